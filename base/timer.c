@@ -11,7 +11,7 @@
 #define CAPACITY_MIN 16u
 
 static void
-heap_set(struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
+heap_set(const struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
 {
     timers->heap[index] = entry;
     entry.timer->heap_index = index;
@@ -19,7 +19,7 @@ heap_set(struct base_timers *timers, uint32_t index, struct base_timers_entry en
 
 /* Puts @entry at @index or above, moving later parents down. */
 static void
-heap_sift_up(struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
+heap_sift_up(const struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
 {
     while (index > 0) {
         const uint32_t parent = (index - 1) / ARITY;
@@ -35,7 +35,7 @@ heap_sift_up(struct base_timers *timers, uint32_t index, struct base_timers_entr
 
 /* Puts @entry at @index or below, moving earlier children up. */
 static void
-heap_sift_down(struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
+heap_sift_down(const struct base_timers *timers, uint32_t index, struct base_timers_entry entry)
 {
     for (;;) {
         const uint64_t first = (uint64_t)index * ARITY + 1;
@@ -83,7 +83,7 @@ heap_remove(struct base_timers *timers, uint32_t index)
  * at or before @now_ns. Returns the earliest time the top has then.
  */
 static uint64_t
-heap_settle(struct base_timers *timers, uint64_t now_ns)
+heap_settle(const struct base_timers *timers, uint64_t now_ns)
 {
     while (timers->count > 0) {
         struct base_timers_entry top = timers->heap[0];
@@ -188,7 +188,7 @@ base_timers_run(struct base_timers *timers, uint64_t now_ns, uint32_t budget)
 }
 
 uint64_t
-base_timers_next_ns(struct base_timers *timers)
+base_timers_next_ns(const struct base_timers *timers)
 {
     return heap_settle(timers, UINT64_MAX);
 }

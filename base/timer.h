@@ -104,5 +104,8 @@ void base_timer_cancel(struct base_timers *timers, struct base_timer *timer);
  */
 uint32_t base_timers_run(struct base_timers *timers, uint64_t now_ns, uint32_t budget);
 
-/* The earliest deadline, or UINT64_MAX when no timer is armed. Settles entries that moved later. */
-uint64_t base_timers_next_ns(struct base_timers *timers);
+/*
+ * The earliest deadline, or UINT64_MAX when no timer is armed. Const to the caller: it may reorder
+ * the heap's memory, but changes nothing that the other functions answer.
+ */
+uint64_t base_timers_next_ns(const struct base_timers *timers);
