@@ -289,8 +289,8 @@ typedef void (*lnet_timer_fn)(struct lnet *ctx, void *arg);
 struct lnet_timer {
     lnet_timer_fn fn;
     void *arg;
-    uint64_t deadline_ns;
-    uint64_t internal[2];
+    uint64_t deadline_ns; /* kept by lnet_timer_arm() */
+    uint64_t internal[4];
 };
 
 /**

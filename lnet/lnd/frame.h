@@ -33,17 +33,18 @@ lnet_frame_encode(const struct lnet_hdr *hdr, void *frame)
 
     at[0] = (uint8_t)((LNET_FRAME_VERSION << 4) | hdr->type);
     at[1] = hdr->flags;
-    base_store_le16(at + 2, hdr->portal);
-    base_store_le32(at + 4, hdr->length_bytes);
-    base_store_le64(at + 8, hdr->match_bits);
-    base_store_le64(at + 16, hdr->hdr_data);
-    base_store_le64(at + 24, hdr->md_cookie);
-    base_store_le64(at + 32, hdr->offset_bytes);
+    base_le16_store(at + 2, hdr->portal);
+    base_le32_store(at + 4, hdr->length_bytes);
+    base_le64_store(at + 8, hdr->match_bits);
+    base_le64_store(at + 16, hdr->hdr_data);
+    base_le64_store(at + 24, hdr->md_cookie);
+    base_le64_store(at + 32, hdr->offset_bytes);
 }
 
 /*
  * Reads a frame that is LND-owned memory or is read once per field (shared memory): the caller uses
- * *hdr_out only. @message_bytes is what the LND received, frame included; @eager_bytes_max its limit.
+ * *hdr_out only. @message_bytes is what the LND received, frame included; @eager_bytes_max its
+ * limit.
  *
  * Returns 0 or -EPROTO (version, type, flags, portal, or lengths that disagree).
  */
@@ -61,12 +62,12 @@ lnet_frame_decode(const void *frame, uint64_t message_bytes, uint32_t eager_byte
 
     hdr_out->type = first & 0xf;
     hdr_out->flags = *(const volatile uint8_t *)(at + 1);
-    hdr_out->portal = base_load_le16(at + 2);
-    hdr_out->length_bytes = base_load_le32(at + 4);
-    hdr_out->match_bits = base_load_le64(at + 8);
-    hdr_out->hdr_data = base_load_le64(at + 16);
-    hdr_out->md_cookie = base_load_le64(at + 24);
-    hdr_out->offset_bytes = base_load_le64(at + 32);
+    hdr_out->portal = base_le16_load(at + 2);
+    hdr_out->length_bytes = base_le32_load(at + 4);
+    hdr_out->match_bits = base_le64_load(at + 8);
+    hdr_out->hdr_data = base_le64_load(at + 16);
+    hdr_out->md_cookie = base_le64_load(at + 24);
+    hdr_out->offset_bytes = base_le64_load(at + 32);
     /* The copies above must not be read again from memory that a peer may change meanwhile. */
     __asm__ volatile("" ::: "memory");
 

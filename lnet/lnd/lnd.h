@@ -16,11 +16,10 @@
  *               these.
  *   R5 refusal  -EAGAIN means "no room now" and leaves no trace. One writable() follows.
  *   R6 trust    Whatever a peer can still change is copied before it is checked. recv() hands up a
- *               header that is the LND's own copy and checked by lnet_frame_decode(); the payload may
- *               still lie in shared memory.
- *   R7 time     An LND reads no clock. It knows the now_ns of the last poll() and nothing else.
- *   R8 death    A dead peer's messages that had arrived whole are delivered first; then conn_down()
- *               comes once. LNet answers with conn_close().
+ *               header that is the LND's own copy and checked by lnet_frame_decode(); the payload
+ * may still lie in shared memory. R7 time     An LND reads no clock. It knows the now_ns of the
+ * last poll() and nothing else. R8 death    A dead peer's messages that had arrived whole are
+ * delivered first; then conn_down() comes once. LNet answers with conn_close().
  */
 #pragma once
 
@@ -66,9 +65,9 @@ enum lnet_lnd_caps {
 
 struct lnet_lnd_config {
     const struct lnet_ni_options *options;
-    uint32_t net_number;      /* the 1 of "shm1" */
-    uint32_t pid;             /* of the context */
-    uint64_t incarnation;     /* of the context: random, never 0 */
+    uint32_t net_number;  /* the 1 of "shm1" */
+    uint32_t pid;         /* of the context */
+    uint64_t incarnation; /* of the context: random, never 0 */
     uint64_t connect_timeout_ns;
     /* The context's log; the LND says each failed open or refused peer once, in words. */
     void (*log)(void *arg, int level, const char *text);
@@ -87,11 +86,16 @@ struct lnet_lnd_events {
     /* A conn_open() of ours succeeded. */
     void (*conn_up)(struct lnet_ni *ni, struct lnet_lnd_conn *conn);
 
-    /* @conn failed to come up or went down, once; LNet answers with conn_close() before return. */
+    /*
+     * @conn failed to come up or went down, once; LNet answers with conn_close() before return.
+     * -EALREADY: this conn_open() lost against the peer's own, which accepted() will bring or has
+     * brought; what is queued waits for that.
+     */
     void (*conn_down)(struct lnet_ni *ni, struct lnet_lnd_conn *conn, int reason);
 
     /*
-     * A message came. @hdr is a checked copy; hdr->length_bytes bytes of payload (PUT, REPLY) lie at
+     * A message came. @hdr is a checked copy; hdr->length_bytes bytes of payload (PUT, REPLY) lie
+     * at
      * @payload until this returns. A negative return is a protocol error: the LND closes @conn
      * (conn_down() with that reason).
      */
@@ -127,9 +131,9 @@ struct lnet_lnd_rma {
 };
 
 struct lnet_lnd_ops {
-    const char *name; /* the part of a NID after '@' */
-    uint32_t type;    /* enum lnet_lnd_type */
-    uint32_t caps;    /* enum lnet_lnd_caps */
+    const char *name;         /* the part of a NID after '@' */
+    uint32_t type;            /* enum lnet_lnd_type */
+    uint32_t caps;            /* enum lnet_lnd_caps */
     uint32_t eager_bytes_max; /* largest payload send() takes */
     uint32_t reserved;
 
@@ -141,7 +145,8 @@ struct lnet_lnd_ops {
     int (*ni_open)(const struct lnet_lnd_config *config, struct lnet_ni *owner,
                    const struct lnet_lnd_events *events, struct lnet_lnd_ni **ni_out);
 
-    /* Frees @ni. LNet has closed every connection it adopted; half-made ones are the LND's to end. */
+    /* Frees @ni. LNet has closed every connection it adopted; half-made ones are the LND's to end.
+     */
     void (*ni_close)(struct lnet_lnd_ni *ni);
 
     /* May LNet let @nid be reached by this NI? (same net, an address this LND knows) */
@@ -172,7 +177,10 @@ struct lnet_lnd_ops {
      */
     uint32_t (*poll)(struct lnet_lnd_ni *ni, uint64_t now_ns, uint32_t budget);
 
-    /* A descriptor to sleep on (level triggered): the LND's. -EOPNOTSUPP: always poll. */
+    /*
+     * A descriptor to sleep on (level triggered): the LND's. -EOPNOTSUPP: there is none, and arm()
+     * says -EBUSY as long as poll() must be called.
+     */
     int (*fd)(struct lnet_lnd_ni *ni);
 
     /* 0: whatever arrives from now on makes fd() readable, until the next poll(). -EBUSY: poll. */
@@ -195,7 +203,10 @@ struct lnet_lnd_ops {
     void (*mem_release)(struct lnet_lnd_mem *mem);
     uint64_t (*mem_page_bytes)(const struct lnet_lnd_mem *mem);
 
-    /* As lnet_window_open() and lnet_window_close(), of one NI. */
+    /*
+     * As lnet_window_open() and lnet_window_close(), of one NI. The top 8 bits of the cookie are
+     * LNet's (they name the NI): an LND leaves them 0.
+     */
     int (*window_open)(struct lnet_lnd_mem *mem, uint64_t offset_bytes, uint64_t length_bytes,
                        uint32_t access, struct lnet_window *window_out, struct lnet_key *key_out);
     int (*window_close)(struct lnet_lnd_ni *ni, struct lnet_window window);
@@ -208,4 +219,3 @@ struct lnet_lnd_ops {
 
 /* The drivers of this build, NULL-terminated: lnet/lnd/registry.c. */
 extern const struct lnet_lnd_ops *const lnet_lnds[];
-
