@@ -25,8 +25,7 @@
 /* The struct of @type whose @field @ptr points to. */
 #define BASE_CONTAINER_OF(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
-/* For constant expressions only: both evaluate an argument twice. Values take the functions below.
- */
+/* For constants only: both evaluate an argument twice. Values take the functions below. */
 #define BASE_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BASE_MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -23,8 +23,7 @@ typedef uint64_t base_le64;
 #    define BASE_ENDIAN_BE(bits, value) (value)
 #endif
 
-/* The four functions of one width: wire field to value and back, load from bytes, store to bytes.
- */
+/* The functions of one width: wire field to value and back, load from bytes, store to bytes. */
 #define BASE_ENDIAN_DEFINE_LE(bits)                                             \
     static inline uint##bits##_t base_le##bits##_to_cpu(base_le##bits field)    \
     {                                                                           \

@@ -52,8 +52,7 @@ struct base_pool {
  */
 int base_pool_init(struct base_pool *pool, size_t object_bytes, uint32_t count, size_t align);
 
-/* Frees the memory. Objects that are still out go with it: the owner must have stopped using them.
- */
+/* Frees the memory. Objects that are still out go with it: nobody may use them any more. */
 void base_pool_fini(struct base_pool *pool);
 
 /* Whether @obj is in the pool now. O(n): for BASE_ASSERT_SIM() and tests. */

@@ -54,8 +54,7 @@ int base_mpsc_init(struct base_mpsc *ring, uint32_t slot_count);
 /* Like base_spsc_fini(). */
 void base_mpsc_fini(struct base_mpsc *ring);
 
-/* Adds @item, which must not be NULL. Returns false, with nothing changed, when the ring is full.
- */
+/* Adds @item, which must not be NULL. Returns false, with nothing changed, when it is full. */
 static inline bool
 base_spsc_push(struct base_spsc *ring, void *item)
 {

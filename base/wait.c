@@ -70,8 +70,7 @@ base_wait_end(struct base_wait *wait, uint64_t now_ns)
     if (!wait->is_waiting) {
         return;
     }
-    /* A sleep adds its own wake-up time, so a short wait that slept may look long: see the probe.
-     */
+    /* A sleep adds its own wake-up time, so a short wait may look long: hence the probe. */
     const uint64_t waited_ns = now_ns - wait->begin_ns;
     const bool was_short = waited_ns <= wait->spin_max_ns + wait->yield_max_ns;
 
