@@ -4,8 +4,8 @@
  *
  * One side exports memory as a *handle*: some bytes that go into a request or reply. The other side
  * transfers to or from it with bulk_transfer(). A handle carries an epoch: after
- * bulk_export_close() its use is refused. Transfers are cut into fragments and pipelined, a fragment
- * per poll turn and transfer, so that small messages are not held up.
+ * bulk_export_close() its use is refused. Transfers are cut into fragments and pipelined, a
+ * fragment per poll turn and transfer, so that small messages are not held up.
  *
  * Where the LND can do RMA the bytes go by it; else by matched PUTs and GETs on portal
  * BULK_PORTAL. Thread rule: everything belongs to the thread that polls the context.
@@ -45,12 +45,12 @@ enum bulk_path {
 
 struct bulk_options {
     uint32_t struct_bytes;
-    uint32_t path;             /* enum bulk_path: force one */
-    uint32_t cache_entries_max;/* of the registration cache [256] */
-    uint32_t exports_max;      /* [4096] */
-    uint32_t xfers_max;        /* [1024] under way at once */
-    uint32_t window;           /* staging: fragments in flight per transfer [8] */
-    uint64_t fragment_bytes;   /* 0: by path, from measurement */
+    uint32_t path;              /* enum bulk_path: force one */
+    uint32_t cache_entries_max; /* of the registration cache [256] */
+    uint32_t exports_max;       /* [4096] */
+    uint32_t xfers_max;         /* [1024] under way at once */
+    uint32_t window;            /* staging: fragments in flight per transfer [8] */
+    uint64_t fragment_bytes;    /* 0: by path, from measurement */
 };
 
 /**
@@ -129,8 +129,7 @@ BULK_API int bulk_export(struct bulk *bulk, struct lnet_peer *peer, const struct
  * Return:  the handle's size, or 0 when there is not room enough.
  * Context: the polling thread.
  */
-BULK_API uint32_t bulk_export_pack(const struct bulk_export *export_, void *buffer,
-                                   uint32_t bytes);
+BULK_API uint32_t bulk_export_pack(const struct bulk_export *export_, void *buffer, uint32_t bytes);
 
 typedef void (*bulk_closed_fn)(struct bulk *bulk, void *user);
 
@@ -169,10 +168,10 @@ enum bulk_flags {
 };
 
 struct bulk_result {
-    int status;            /* 0; -ESTALE closed or unknown handle; -ERANGE; -EACCES; -ECONNRESET;
-                              -ETIMEDOUT; -ECANCELED; -EPROTO */
-    uint32_t crc32c;       /* with BULK_CRC32C and status 0 */
-    uint64_t moved_bytes;  /* all of them, or what is known to have moved before the error */
+    int status;           /* 0; -ESTALE closed or unknown handle; -ERANGE; -EACCES; -ECONNRESET;
+                             -ETIMEDOUT; -ECANCELED; -EPROTO */
+    uint32_t crc32c;      /* with BULK_CRC32C and status 0 */
+    uint64_t moved_bytes; /* all of them, or what is known to have moved before the error */
     enum bulk_path path;
     uint32_t reserved;
 };

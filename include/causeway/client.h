@@ -2,11 +2,12 @@
 /*
  * client.h - files on Causeway servers: the blocking, POSIX-like face.
  *
- * A `struct causeway` is a mounted file system: one client with a context of its own. Calls block by
- * polling that context (spin, yield, then sleep). Any thread may call; calls of several threads are in
- * flight together. Paths are relative to a directory's FID (NULL: the root), a leading '/' is the root
- * of the file system. Errors are negative errnos, as POSIX says for the call of that name; and
- * -ETIMEDOUT, -ECONNRESET, -ENOTCONN when a server can't be reached, -ESTALE when it has forgotten us.
+ * A `struct causeway` is a mounted file system: one client with a context of its own. Calls block
+ * by polling that context (spin, yield, then sleep). Any thread may call; calls of several threads
+ * are in flight together. Paths are relative to a directory's FID (NULL: the root), a leading '/'
+ * is the root of the file system. Errors are negative errnos, as POSIX says for the call of that
+ * name; and -ETIMEDOUT, -ECONNRESET, -ENOTCONN when a server can't be reached, -ESTALE when it has
+ * forgotten us.
  *
  * Nothing is cached: what a call returned is at the servers, and seen by every other client.
  */
@@ -17,6 +18,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,18 +37,18 @@ struct causeway_fid { /* names a file for ever */
 
 struct causeway_options {
     uint32_t struct_bytes;
-    uint32_t flags;          /* 0 */
-    const char *net;         /* "shm" [by default] */
-    const char *mds;         /* the MDS's address, "0-1@shm" or "1@shm"; must be set */
-    const char *run_dir;     /* shm: of the rendezvous sockets; NULL: the default */
-    uint64_t timeout_ns;     /* of one try of a request [10 s] */
+    uint32_t flags;              /* 0 */
+    const char *net;             /* "shm" [by default] */
+    const char *mds;             /* the MDS's address, "0-1@shm" or "1@shm"; must be set */
+    const char *run_dir;         /* shm: of the rendezvous sockets; NULL: the default */
+    uint64_t timeout_ns;         /* of one try of a request [10 s] */
     uint32_t max_rpcs_in_flight; /* per target [16] */
-    uint32_t bulk_path;      /* enum bulk_path [auto] */
-    uint64_t spin_ns;        /* how long to spin before yielding and sleeping; 0: adaptive */
-    const char *ni_rma_path; /* as lnet_ni_options.rma_path */
-    uint32_t no_lease;       /* 1: the servers make all copies */
-    uint32_t checksum;       /* 1: CRC32C over all file data, end to end */
-    lnet_log_fn log;         /* NULL: silent */
+    uint32_t bulk_path;          /* enum bulk_path [auto] */
+    uint64_t spin_ns;            /* how long to spin before yielding and sleeping; 0: adaptive */
+    const char *ni_rma_path;     /* as lnet_ni_options.rma_path */
+    uint32_t no_lease;           /* 1: the servers make all copies */
+    uint32_t checksum;           /* 1: CRC32C over all file data, end to end */
+    lnet_log_fn log;             /* NULL: silent */
     void *log_arg;
 };
 
@@ -55,9 +57,8 @@ struct causeway_options {
  * @options: where they are.
  * @fs_out:  the file system.
  *
- * Errors:  -EINVAL; -ENOMEM; -EHOSTUNREACH nobody answers at that address; -ETIMEDOUT; -EPROTO another
- *          version.
- * Context: any thread. Blocks.
+ * Errors:  -EINVAL; -ENOMEM; -EHOSTUNREACH nobody answers at that address; -ETIMEDOUT; -EPROTO
+ * another version. Context: any thread. Blocks.
  */
 CLIENT_API int causeway_mount(const struct causeway_options *options, struct causeway **fs_out);
 
@@ -71,8 +72,8 @@ CLIENT_API void causeway_unmount(struct causeway *fs);
 
 /**
  * causeway_fork_child() - in a child process after fork(): let go of the parent's file system
- * @fs: inherited. Its memory and descriptors are freed in this process; the servers and the parent see
- *      nothing of it. Files of it are freed too.
+ * @fs: inherited. Its memory and descriptors are freed in this process; the servers and the parent
+ * see nothing of it. Files of it are freed too.
  *
  * Context: the child's only thread.
  */
@@ -89,8 +90,8 @@ enum causeway_flags {
  * @fs:       the file system.
  * @at:       the directory that @path starts from; NULL: the root.
  * @path:     the path; "" names @at itself.
- * @flags:    open(2)'s: access mode, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW, O_PATH,
- *            O_TMPFILE, O_SYNC; others are ignored.
+ * @flags:    open(2)'s: access mode, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW,
+ * O_PATH, O_TMPFILE, O_SYNC; others are ignored.
  * @mode:     permissions of a new file; the caller has applied its umask.
  * @file_out: the open file.
  *
@@ -101,7 +102,8 @@ CLIENT_API int causeway_open(struct causeway *fs, const struct causeway_fid *at,
                              int flags, mode_t mode, struct causeway_file **file_out);
 
 /**
- * causeway_open_fid() - open what a FID names, also if it has no name any more but is open elsewhere
+ * causeway_open_fid() - open what a FID names, also if it has no name any more but is open
+ * elsewhere
  * @fs:       the file system.
  * @fid:      the file.
  * @flags:    access mode, O_APPEND, O_PATH.
@@ -115,7 +117,8 @@ CLIENT_API int causeway_open_fid(struct causeway *fs, const struct causeway_fid 
 
 /**
  * causeway_close() - close a file
- * @file: invalid after the call. The servers learn of it in the background; all data is there already.
+ * @file: invalid after the call. The servers learn of it in the background; all data is there
+ * already.
  *
  * Context: any thread.
  */
@@ -227,8 +230,8 @@ struct causeway_attr {
  * Errors:  of chmod(2), chown(2), truncate(2), utimensat(2); and see the head of this file.
  * Context: any thread. Blocks.
  */
-CLIENT_API int causeway_setattr(struct causeway *fs, const struct causeway_fid *at, const char *path,
-                                unsigned flags, const struct causeway_attr *attr);
+CLIENT_API int causeway_setattr(struct causeway *fs, const struct causeway_fid *at,
+                                const char *path, unsigned flags, const struct causeway_attr *attr);
 
 /**
  * causeway_fsetattr() - the same for an open file
@@ -276,7 +279,8 @@ CLIENT_API int causeway_mknod(struct causeway *fs, const struct causeway_fid *at
  * Errors:  unlink(2)'s, and see the head of this file.
  * Context: any thread. Blocks.
  */
-CLIENT_API int causeway_unlink(struct causeway *fs, const struct causeway_fid *at, const char *path);
+CLIENT_API int causeway_unlink(struct causeway *fs, const struct causeway_fid *at,
+                               const char *path);
 
 /**
  * causeway_rmdir() - remove an empty directory
@@ -347,10 +351,10 @@ CLIENT_API ssize_t causeway_readlink(struct causeway *fs, const struct causeway_
                                      const char *path, char *buffer, size_t bytes);
 
 /*
- * Symlinks in a path that lead to absolute targets. The client does not know where the program sees the
- * file system's root, so it asks: @target is the link's absolute text. Return 0 with the path from this
- * file system's root written to @path (4096 bytes), or a negative errno for the call (the preload library
- * answers -EXDEV for a target outside its prefix and goes there itself).
+ * Symlinks in a path that lead to absolute targets. The client does not know where the program sees
+ * the file system's root, so it asks: @target is the link's absolute text. Return 0 with the path
+ * from this file system's root written to @path (4096 bytes), or a negative errno for the call (the
+ * preload library answers -EXDEV for a target outside its prefix and goes there itself).
  */
 typedef int (*causeway_absolute_fn)(void *arg, const char *target, char *path);
 
@@ -373,12 +377,11 @@ CLIENT_API void causeway_absolute_set(struct causeway *fs, causeway_absolute_fn 
  * @iov_count: at most 1024.
  * @offset:    in the file.
  *
- * Return:  bytes read; short only at the end of the file; or preadv(2)'s negative errors, and see the
- *          head of this file.
- * Context: any thread. Blocks.
+ * Return:  bytes read; short only at the end of the file; or preadv(2)'s negative errors, and see
+ * the head of this file. Context: any thread. Blocks.
  */
-CLIENT_API ssize_t causeway_preadv(struct causeway_file *file, const struct iovec *iov, int iov_count,
-                                   off_t offset);
+CLIENT_API ssize_t causeway_preadv(struct causeway_file *file, const struct iovec *iov,
+                                   int iov_count, off_t offset);
 
 /**
  * causeway_pwritev() - write at an offset
@@ -388,12 +391,11 @@ CLIENT_API ssize_t causeway_preadv(struct causeway_file *file, const struct iove
  * @offset:    in the file. Negative: append atomically at the end.
  * @end_out:   where the written bytes end in the file, or NULL.
  *
- * Return:  bytes written: all, or fewer if space ran out; or pwritev(2)'s negative errors, and see the
- *          head of this file.
- * Context: any thread. Blocks.
+ * Return:  bytes written: all, or fewer if space ran out; or pwritev(2)'s negative errors, and see
+ * the head of this file. Context: any thread. Blocks.
  */
-CLIENT_API ssize_t causeway_pwritev(struct causeway_file *file, const struct iovec *iov, int iov_count,
-                                    off_t offset, off_t *end_out);
+CLIENT_API ssize_t causeway_pwritev(struct causeway_file *file, const struct iovec *iov,
+                                    int iov_count, off_t offset, off_t *end_out);
 
 /**
  * causeway_fsync() - wait until all that was written is as safe as the store makes it
@@ -431,9 +433,9 @@ CLIENT_API off_t causeway_seek(struct causeway_file *file, off_t offset, int whe
 struct causeway_lock {
     uint64_t owner; /* of this client */
     uint64_t start;
-    uint64_t end;   /* last byte, UINT64_MAX: to the end */
-    int type;       /* F_RDLCK, F_WRLCK, F_UNLCK */
-    pid_t pid;      /* set: ours; got: the holder's */
+    uint64_t end; /* last byte, UINT64_MAX: to the end */
+    int type;     /* F_RDLCK, F_WRLCK, F_UNLCK */
+    pid_t pid;    /* set: ours; got: the holder's */
 };
 
 /**
@@ -452,7 +454,7 @@ CLIENT_API int causeway_lock(struct causeway_file *file, struct causeway_lock *l
 struct causeway_dirent {
     struct causeway_fid fid;
     uint64_t ino;
-    uint64_t cookie; /* continues after this entry */
+    uint64_t cookie;    /* continues after this entry */
     unsigned char type; /* DT_REG, ... */
     char name[256];
 };
@@ -460,7 +462,8 @@ struct causeway_dirent {
 /**
  * causeway_readdir() - read entries of an open directory
  * @file:    open directory.
- * @cookie:  0 to begin; the cookie of the last entry to continue. Good for as long as the directory is.
+ * @cookie:  0 to begin; the cookie of the last entry to continue. Good for as long as the directory
+ * is.
  * @entries: where to.
  * @count:   room for so many.
  *
@@ -518,15 +521,16 @@ typedef void (*causeway_io_fn)(void *arg, ssize_t result);
  * @iov:       copied; the memory is the file system's until done.
  * @iov_count: at most 16.
  * @offset:    in the file, not negative.
- * @done:      called once, with the result as of preadv and pwritev, from causeway_io_poll() or any other
- *             call on the file system.
+ * @done:      called once, with the result as of preadv and pwritev, from causeway_io_poll() or any
+ * other call on the file system.
  * @arg:       for @done.
  *
  * Errors:  -EINVAL; -EBADF; -EAGAIN too many are under way.
  * Context: any thread; not from @done.
  */
-CLIENT_API int causeway_io_submit(struct causeway_file *file, bool is_write, const struct iovec *iov,
-                                  int iov_count, off_t offset, causeway_io_fn done, void *arg);
+CLIENT_API int causeway_io_submit(struct causeway_file *file, bool is_write,
+                                  const struct iovec *iov, int iov_count, off_t offset,
+                                  causeway_io_fn done, void *arg);
 
 /**
  * causeway_io_poll() - make progress

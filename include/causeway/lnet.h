@@ -128,16 +128,17 @@ struct lnet_options {
     uint32_t struct_bytes; /* sizeof(struct lnet_options) */
     uint32_t pid;          /* this context's pid within its NIDs */
     uint64_t seed;         /* of the context's random numbers */
-    lnet_stamp_fn stamp;   /* a cheap clock in ns that only measures; NULL: stamps are the last now_ns */
+    lnet_stamp_fn
+        stamp; /* a cheap clock in ns that only measures; NULL: stamps are the last now_ns */
     void *stamp_arg;
     lnet_log_fn log; /* NULL: silent */
     void *log_arg;
     int32_t log_level; /* most verbose level wanted */
 
     /* Bounds; 0 means the default in brackets. */
-    uint32_t peers_max;            /* [4096] */
-    uint32_t mds_max;              /* [65536] */
-    uint32_t queued_messages_max;  /* [1024] messages waiting for credits or a connection */
+    uint32_t peers_max;              /* [4096] */
+    uint32_t mds_max;                /* [65536] */
+    uint32_t queued_messages_max;    /* [1024] messages waiting for credits or a connection */
     uint64_t transaction_timeout_ns; /* [50 s] longest that a message waits to be sent */
     uint64_t connect_timeout_ns;     /* [10 s] */
 };
@@ -167,10 +168,10 @@ LNET_API void lnet_close(struct lnet *ctx);
 struct lnet_ni_options {
     uint32_t struct_bytes;
     uint32_t reserved;
-    const char *net;      /* "shm", "shm1", ... */
-    const char *address;  /* the part before '@'; shm: a number, NULL: the process's number */
-    uint32_t credits;     /* NI tx credits [256] */
-    uint32_t peer_credits;/* per-peer tx credits [64] */
+    const char *net;       /* "shm", "shm1", ... */
+    const char *address;   /* the part before '@'; shm: a number, NULL: the process's number */
+    uint32_t credits;      /* NI tx credits [256] */
+    uint32_t peer_credits; /* per-peer tx credits [64] */
     uint64_t ring_bytes;  /* shm: bytes of one direction of a connection, a power of two [64 KiB] */
     const char *run_dir;  /* shm: directory of the rendezvous sockets [per user, see README] */
     uint32_t flags;       /* enum lnet_ni_flags */
@@ -409,19 +410,19 @@ enum lnet_event_type {
 
 struct lnet_event {
     enum lnet_event_type type;
-    int status;              /* 0, or why it failed */
-    bool unlinked;           /* the last event of this MD */
-    uint32_t portal;         /* PUT, GET */
-    struct lnet_peer *peer;  /* who; borrowed for the call */
+    int status;             /* 0, or why it failed */
+    bool unlinked;          /* the last event of this MD */
+    uint32_t portal;        /* PUT, GET */
+    struct lnet_peer *peer; /* who; borrowed for the call */
     struct lnet_md_handle md;
-    uint64_t match_bits;     /* PUT, GET */
-    uint64_t hdr_data;       /* PUT, ACK: the sender's 64 bits */
-    uint64_t offset_bytes;   /* where in the MD */
-    uint64_t request_bytes;  /* asked (Lustre: rlength) */
-    uint64_t moved_bytes;    /* moved (Lustre: mlength) */
-    const void *data;        /* PUT: the bytes. With LNET_MD_PEEK in the LND's memory, valid for the
-                                call only, and the peer may still be changing them: copy, then check */
-    void *user;              /* of the MD */
+    uint64_t match_bits;    /* PUT, GET */
+    uint64_t hdr_data;      /* PUT, ACK: the sender's 64 bits */
+    uint64_t offset_bytes;  /* where in the MD */
+    uint64_t request_bytes; /* asked (Lustre: rlength) */
+    uint64_t moved_bytes;   /* moved (Lustre: mlength) */
+    const void *data;       /* PUT: the bytes. With LNET_MD_PEEK in the LND's memory, valid for the
+                               call only, and the peer may still be changing them: copy, then check */
+    void *user;             /* of the MD */
 };
 
 typedef void (*lnet_handler_fn)(struct lnet *ctx, const struct lnet_event *event);
@@ -437,14 +438,14 @@ enum lnet_md_options {
     LNET_MD_PEEK = 1u << 16,    /* PUTs are shown to the handler where they lie, not copied: the MD
                                    needs no memory (start NULL, length_bytes its message limit) */
     LNET_MD_NO_SEND_EVENT = 1u << 17, /* no LNET_EV_SEND on success */
-    LNET_MD_RETAIN = 1u << 18,  /* stays linked when used up (default: unlinked) */
+    LNET_MD_RETAIN = 1u << 18,        /* stays linked when used up (default: unlinked) */
 };
 
 struct lnet_md {
     void *start;
     uint64_t length_bytes;
-    uint32_t options;   /* enum lnet_md_options */
-    int32_t threshold;  /* operations until used up; -1: any number */
+    uint32_t options;  /* enum lnet_md_options */
+    int32_t threshold; /* operations until used up; -1: any number */
     uint64_t max_size_bytes;
     uint32_t iov_count; /* with LNET_MD_IOV, at most lnet_limits().iov_max */
     uint32_t reserved;
@@ -528,10 +529,10 @@ enum lnet_put_flags {
  * A put without a credit or connection waits in order inside LNet.
  *
  * Ownership: the bytes are LNet's until LNET_EV_SEND.
- * Completes: one LNET_EV_SEND (unless LNET_MD_NO_SEND_EVENT and success) and, with LNET_PUT_ACK, one
- *            LNET_EV_ACK, from a later poll. A failed put has one event, with the status.
- * Errors:    -EINVAL; -EMSGSIZE; -ESTALE; -EHOSTUNREACH; -EAGAIN queued_messages_max are waiting.
- * Context:   the polling thread; also from callbacks.
+ * Completes: one LNET_EV_SEND (unless LNET_MD_NO_SEND_EVENT and success) and, with LNET_PUT_ACK,
+ * one LNET_EV_ACK, from a later poll. A failed put has one event, with the status. Errors: -EINVAL;
+ * -EMSGSIZE; -ESTALE; -EHOSTUNREACH; -EAGAIN queued_messages_max are waiting. Context:   the
+ * polling thread; also from callbacks.
  */
 LNET_API int lnet_put(struct lnet *ctx, struct lnet_md_handle md, uint64_t offset_bytes,
                       uint64_t length_bytes, const struct lnet_target *target, uint32_t flags);
@@ -728,10 +729,10 @@ LNET_API void lnet_limits_get(const struct lnet *ctx, struct lnet_limits *limits
 struct lnet_counters {
     uint64_t send_count, send_bytes;
     uint64_t recv_count, recv_bytes;
-    uint64_t drop_count, drop_bytes; /* received, no taker */
-    uint64_t put_count, get_count, ack_count, reply_count;                     /* sent */
+    uint64_t drop_count, drop_bytes;                       /* received, no taker */
+    uint64_t put_count, get_count, ack_count, reply_count; /* sent */
     uint64_t put_recv_count, get_recv_count, ack_recv_count, reply_recv_count; /* received */
-    uint64_t lost_count;    /* queued, then dropped by timeout or a broken connection */
+    uint64_t lost_count; /* queued, then dropped by timeout or a broken connection */
     uint64_t rma_read_count, rma_read_bytes, rma_write_count, rma_write_bytes; /* by us */
     uint64_t rma_mapped_bytes, rma_cma_bytes;
     uint64_t proto_error_count;
@@ -775,7 +776,7 @@ struct lnet_peer_info {
     enum lnet_peer_state state;
     uint32_t reference_count;
     struct lnet_credit_stats tx_credits;
-    int32_t lnd_credits_max;       /* the LND's own buffer credits, in its unit */
+    int32_t lnd_credits_max; /* the LND's own buffer credits, in its unit */
     int32_t lnd_credits_available;
     int32_t lnd_credits_min;
     struct lnet_counters counters;

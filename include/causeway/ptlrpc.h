@@ -2,14 +2,15 @@
 /*
  * ptlrpc.h - requests, imports and exports, services; after Lustre's ptlrpc.
  *
- * A client opens an *import* of a service of a target (process address and portal) and sends requests
- * through it, at most max_rpcs_in_flight at once, the others waiting in order. A server adds
- * *services*: a portal, a table of op codes with handlers, a bounded pool of requests. The server's view
- * of a connected client is an *export*.
+ * A client opens an *import* of a service of a target (process address and portal) and sends
+ * requests through it, at most max_rpcs_in_flight at once, the others waiting in order. A server
+ * adds *services*: a portal, a table of op codes with handlers, a bounded pool of requests. The
+ * server's view of a connected client is an *export*.
  *
- * Execution is exactly once for ops marked PTLRPC_OP_ONCE: each request names one of the import's slots
- * (Lustre's multi-slot last_rcvd tags), the export remembers per slot the last xid and its reply, and
- * a resend of it is answered from there. A new xid in a slot acknowledges the reply before.
+ * Execution is exactly once for ops marked PTLRPC_OP_ONCE: each request names one of the import's
+ * slots (Lustre's multi-slot last_rcvd tags), the export remembers per slot the last xid and its
+ * reply, and a resend of it is answered from there. A new xid in a slot acknowledges the reply
+ * before.
  *
  * Everything belongs to the thread that polls the lnet context.
  */
@@ -38,7 +39,7 @@ struct ptlrpc_options {
     uint32_t requests_max; /* client requests taken at once [1024] */
     uint32_t imports_max;  /* [256] */
     uint32_t reserved;
-    uint64_t timeout_ns;   /* of a request, before it is sent again or fails [10 s] */
+    uint64_t timeout_ns; /* of a request, before it is sent again or fails [10 s] */
 };
 
 /**
@@ -51,12 +52,13 @@ struct ptlrpc_options {
  * Errors:  -EINVAL; -ENOMEM.
  * Context: the polling thread.
  */
-PTLRPC_API int ptlrpc_open(struct lnet *ctx, struct bulk *bulk, const struct ptlrpc_options *options,
-                           struct ptlrpc **rpc_out);
+PTLRPC_API int ptlrpc_open(struct lnet *ctx, struct bulk *bulk,
+                           const struct ptlrpc_options *options, struct ptlrpc **rpc_out);
 
 /**
  * ptlrpc_close() - end an RPC engine
- * @rpc: the engine. Requests end with -ECANCELED, exports are disconnected, before the call returns.
+ * @rpc: the engine. Requests end with -ECANCELED, exports are disconnected, before the call
+ * returns.
  *
  * Context: the polling thread, not from a callback.
  */
@@ -93,15 +95,15 @@ PTLRPC_API uint32_t ptlrpc_body_bytes_max(const struct ptlrpc *rpc);
 
 enum ptlrpc_import_state {
     PTLRPC_IMP_CLOSED = 1,
-    PTLRPC_IMP_DISCON,     /* not connected; the next request connects */
+    PTLRPC_IMP_DISCON, /* not connected; the next request connects */
     PTLRPC_IMP_CONNECTING,
     PTLRPC_IMP_FULL,
-    PTLRPC_IMP_EVICTED,    /* the server forgot us: requests fail with -ESTALE until re-opened */
+    PTLRPC_IMP_EVICTED, /* the server forgot us: requests fail with -ESTALE until re-opened */
 };
 
 /*
- * Called when the state changed. On FULL, @data and @bytes are the connect reply's body. status says why
- * on DISCON. May be NULL in the options.
+ * Called when the state changed. On FULL, @data and @bytes are the connect reply's body. status
+ * says why on DISCON. May be NULL in the options.
  */
 typedef void (*ptlrpc_import_fn)(struct ptlrpc_import *import, enum ptlrpc_import_state state,
                                  int status, const void *data, uint32_t bytes, void *user);
@@ -184,9 +186,9 @@ PTLRPC_API void ptlrpc_import_info_get(const struct ptlrpc_import *import,
 
 /* When what happened to a request: lnet_stamp() values, and the server's own durations. */
 struct ptlrpc_stages {
-    uint64_t queued;   /* ptlrpc_request_send() */
-    uint64_t sent;     /* got slot, connection and credit, first try */
-    uint64_t received; /* the reply was here */
+    uint64_t queued;            /* ptlrpc_request_send() */
+    uint64_t sent;              /* got slot, connection and credit, first try */
+    uint64_t received;          /* the reply was here */
     uint32_t server_queue_ns;   /* arrived to started */
     uint32_t server_service_ns; /* started to replied; holds the two below */
     uint32_t server_bulk_ns;
@@ -194,9 +196,10 @@ struct ptlrpc_stages {
 };
 
 /*
- * A request ended, once. @status: 0 or the handler's negative status from the server, or -ETIMEDOUT,
- * -ECONNRESET (the server may have acted), -ENOTCONN, -ECANCELED, -ESTALE (evicted), -EPROTO. @body is
- * the reply's (NULL without one) and valid for the call. @request goes back to the pool after it.
+ * A request ended, once. @status: 0 or the handler's negative status from the server, or
+ * -ETIMEDOUT, -ECONNRESET (the server may have acted), -ENOTCONN, -ECANCELED, -ESTALE (evicted),
+ * -EPROTO. @body is the reply's (NULL without one) and valid for the call. @request goes back to
+ * the pool after it.
  */
 typedef void (*ptlrpc_done_fn)(struct ptlrpc_request *request, int status, const void *body,
                                uint32_t bytes, void *user);
@@ -245,8 +248,8 @@ PTLRPC_API void ptlrpc_request_drop(struct ptlrpc_request *request);
 /**
  * ptlrpc_request_cancel() - want no more of a request
  * @request: sent. Its done() comes once from a later poll, with -ECANCELED if no reply was here.
- *           A late reply is dropped and counted; the slot is kept until the server's answer or a resend
- *           settles it.
+ *           A late reply is dropped and counted; the slot is kept until the server's answer or a
+ * resend settles it.
  *
  * Context: the polling thread; also from callbacks.
  */
@@ -264,8 +267,8 @@ PTLRPC_API const struct ptlrpc_stages *ptlrpc_request_stages(const struct ptlrpc
 /* ---- server --------------------------------------------------------------------------------- */
 
 /*
- * Executes a request. It may reply at once or later; it must reply exactly once. The body lies in memory
- * of our own and is at least body_bytes_min long.
+ * Executes a request. It may reply at once or later; it must reply exactly once. The body lies in
+ * memory of our own and is at least body_bytes_min long.
  */
 typedef void (*ptlrpc_handler_fn)(struct ptlrpc_rq *rq);
 
@@ -290,17 +293,18 @@ struct ptlrpc_service_options {
     const char *name;            /* "mds", "ost" */
     const struct ptlrpc_op *ops; /* static */
     uint32_t op_count;
-    uint32_t rqs_max;            /* requests at the server at once [1024]; more wait in the network */
-    uint32_t exports_max;        /* [4096] */
+    uint32_t rqs_max;     /* requests at the server at once [1024]; more wait in the network */
+    uint32_t exports_max; /* [4096] */
     uint32_t reserved;
     void *user;
     /*
-     * A client connects: 0 or a refusal. @data is its connect data. Write the connect reply's body at
+     * A client connects: 0 or a refusal. @data is its connect data. Write the connect reply's body
+     * at
      * @reply (at most 4096 bytes) and its size at @reply_bytes. ptlrpc_export_user_set() here.
      * NULL: all are welcome.
      */
-    int (*connected)(struct ptlrpc_service *service, struct ptlrpc_export *export_, const void *data,
-                     uint32_t bytes, void *reply, uint32_t *reply_bytes);
+    int (*connected)(struct ptlrpc_service *service, struct ptlrpc_export *export_,
+                     const void *data, uint32_t bytes, void *reply, uint32_t *reply_bytes);
     /* It disconnected (0), died (-ECONNRESET) or was evicted: free what it had. May be NULL. */
     void (*disconnected)(struct ptlrpc_service *service, struct ptlrpc_export *export_, int reason);
 };
@@ -403,8 +407,8 @@ PTLRPC_API struct ptlrpc_service *ptlrpc_rq_service(const struct ptlrpc_rq *rq);
  * ptlrpc_rq_reply_body() - where the reply's body is to be written
  * @rq: the request.
  *
- * Return:  ptlrpc_body_bytes_max() bytes, 8-byte aligned, not zeroed; apart from the request's body.
- * Context: the polling thread.
+ * Return:  ptlrpc_body_bytes_max() bytes, 8-byte aligned, not zeroed; apart from the request's
+ * body. Context: the polling thread.
  */
 PTLRPC_API void *ptlrpc_rq_reply_body(struct ptlrpc_rq *rq);
 
@@ -443,20 +447,22 @@ PTLRPC_API void ptlrpc_rq_end(struct ptlrpc_rq *rq, enum ptlrpc_mark mark, uint6
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Sums over all requests of one op. The client's times come with its later requests (see README). */
+/* Sums over all requests of one op. The client's times come with its later requests (see README).
+ */
 struct ptlrpc_op_stats {
     uint16_t opc;
     uint16_t reserved;
     uint32_t reserved2;
     const char *name;
-    uint64_t count, error_count, resent_count; /* executed; with an error status; answered from a slot */
-    uint64_t bytes;                            /* by ptlrpc_rq_end() */
+    uint64_t count, error_count,
+        resent_count; /* executed; with an error status; answered from a slot */
+    uint64_t bytes;   /* by ptlrpc_rq_end() */
     uint64_t path_count[BULK_PATH_COUNT];
     uint64_t queue_ns, service_ns, bulk_ns, store_ns; /* sums at the server */
     uint64_t report_count;                            /* round trips that clients reported */
     uint64_t total_ns;                                /* sum of them: queued to received */
     uint64_t wait_ns;                                 /* of it, waiting for a slot or credit */
-    const struct base_hist *total; /* round trips in ns */
+    const struct base_hist *total;                    /* round trips in ns */
     const struct base_hist *service;
 };
 
@@ -467,7 +473,7 @@ struct ptlrpc_service_stats {
     uint32_t rqs_max, rqs_free_min; /* Lustre: reqbuf_avail */
     uint32_t req_active;            /* being executed now */
     uint32_t req_active_max;
-    uint64_t req_count, refused_count; /* refused: malformed, unknown op, no export */
+    uint64_t req_count, refused_count;       /* refused: malformed, unknown op, no export */
     const struct base_hist *req_waittime_ns; /* Lustre's req_waittime: arrived to started */
     const struct base_hist *req_qdepth;      /* requests ahead when one arrived */
     const struct base_hist *req_active_hist;
