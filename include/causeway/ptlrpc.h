@@ -40,6 +40,10 @@ struct ptlrpc_options {
     uint32_t imports_max;  /* [256] */
     uint32_t reserved;
     uint64_t timeout_ns; /* of a request, before it is sent again or fails [10 s] */
+    lnet_log_fn log;     /* NULL: silent */
+    void *log_arg;
+    int32_t log_level; /* most verbose level wanted */
+    uint32_t reserved2;
 };
 
 /**
@@ -293,9 +297,9 @@ struct ptlrpc_service_options {
     const char *name;            /* "mds", "ost" */
     const struct ptlrpc_op *ops; /* static */
     uint32_t op_count;
-    uint32_t rqs_max;     /* requests at the server at once [1024]; more wait in the network */
-    uint32_t exports_max; /* [4096] */
-    uint32_t reserved;
+    uint32_t rqs_max;      /* requests at the server at once [1024]; more wait in the network */
+    uint32_t exports_max;  /* [4096], at most 65536 */
+    uint32_t reconnect_ms; /* a client whose connection broke has this long to come back [1000] */
     void *user;
     /*
      * A client connects: 0 or a refusal. @data is its connect data. Write the connect reply's body
@@ -305,7 +309,11 @@ struct ptlrpc_service_options {
      */
     int (*connected)(struct ptlrpc_service *service, struct ptlrpc_export *export_,
                      const void *data, uint32_t bytes, void *reply, uint32_t *reply_bytes);
-    /* It disconnected (0), died (-ECONNRESET) or was evicted: free what it had. May be NULL. */
+    /*
+     * It disconnected (0), died (-ECONNRESET, reconnect_ms after its connection broke) or was
+     * evicted: free what it had. Its requests that are still executing no more have an export. May
+     * be NULL.
+     */
     void (*disconnected)(struct ptlrpc_service *service, struct ptlrpc_export *export_, int reason);
 };
 
@@ -477,6 +485,10 @@ struct ptlrpc_service_stats {
     const struct base_hist *req_waittime_ns; /* Lustre's req_waittime: arrived to started */
     const struct base_hist *req_qdepth;      /* requests ahead when one arrived */
     const struct base_hist *req_active_hist;
+    uint64_t duplicate_count;  /* resends dropped because the first copy was still being executed */
+    uint64_t stale_count;      /* of an older generation or xid: dropped */
+    uint64_t busy_count;       /* sent back because no request was free */
+    uint64_t reply_drop_count; /* replies that nobody waited for any more */
 };
 
 /**
