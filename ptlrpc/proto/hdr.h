@@ -33,19 +33,16 @@ struct ptlrpc_hdr {
     uint16_t opc;    /*  2 */
     uint32_t flags;  /*  4 */
     uint64_t xid;    /*  8 grows with every new request of an import; a resend keeps it */
-    uint64_t handle; /* 16 export cookie; CONNECT: that from before, 0 at first; its reply: the new
-                        one */
+    uint64_t handle; /* 16 export cookie; CONNECT: the old one, if any; its reply: the new one */
     union {
         struct {
-            uint64_t transno; /* 24 0, or that of a replay */
-            uint64_t
-                incarnation; /* 32 of the client import; CONNECT: new per ptlrpc_import_open() */
-            uint32_t body_bytes; /* 40 */
-            uint32_t generation; /* 44 of the connection, grows with each CONNECT of an import */
-            uint32_t timeout_ms; /* 48 the client waits this long */
-            uint16_t slot; /* 52 below max_rpcs_in_flight of the import; CONNECT: that number */
-            uint16_t
-                report_opc; /* 54 the op of an earlier request that the next two tell of; 0: none */
+            uint64_t transno;     /* 24 0, or that of a replay */
+            uint64_t incarnation; /* 32 of the client import: new per ptlrpc_import_open() */
+            uint32_t body_bytes;  /* 40 */
+            uint32_t generation;  /* 44 of the connection, grows with each CONNECT of an import */
+            uint32_t timeout_ms;  /* 48 the client waits this long */
+            uint16_t slot;        /* 52 below max_rpcs_in_flight; CONNECT: that number */
+            uint16_t report_opc;  /* 54 op of an earlier request that the next two tell of, or 0 */
             uint32_t report_total_ns; /* 56 queued to received; saturates */
             uint32_t report_wait_ns;  /* 60 of it, waiting for a slot or credit */
         } request;
@@ -69,8 +66,7 @@ static_assert(offsetof(struct ptlrpc_hdr, u.reply.body_bytes) == 40, "wire");
 static_assert(offsetof(struct ptlrpc_hdr, u.request.report_wait_ns) == 60, "wire");
 
 /* Portals of the services; Lustre's numbers where it has them. */
-#define PTLRPC_PORTAL_REPLY \
-    10 /* MDC_REPLY_PORTAL: all replies to clients; match bits are the xid */
+#define PTLRPC_PORTAL_REPLY   10 /* MDC_REPLY_PORTAL: all replies; match bits are the xid */
 #define PTLRPC_PORTAL_OST     6  /* OST_REQUEST_PORTAL (and IO) */
 #define PTLRPC_PORTAL_MDS     12 /* MDS_REQUEST_PORTAL */
 #define PTLRPC_PORTAL_OUT     24 /* between the reactors of an MDS (Lustre: OUT_PORTAL) */
