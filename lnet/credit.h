@@ -27,6 +27,7 @@ struct lnet_credits {
     int32_t min;
 };
 
+/* Asserts the invariants. */
 static inline void
 lnet_credits_check(const struct lnet_credits *credits)
 {
@@ -37,6 +38,7 @@ lnet_credits_check(const struct lnet_credits *credits)
     BASE_ASSERT(credits->min <= credits->available); /* I3 */
 }
 
+/* Makes @max credits, all free. */
 static inline void
 lnet_credits_init(struct lnet_credits *credits, int32_t max)
 {
@@ -44,6 +46,7 @@ lnet_credits_init(struct lnet_credits *credits, int32_t max)
     *credits = (struct lnet_credits){.max = max, .available = max, .min = max};
 }
 
+/* Lowers the low-water mark to what there is now. */
 static inline void
 lnet_credits_note_min(struct lnet_credits *credits)
 {

@@ -25,8 +25,10 @@ struct lnet_portal {
     enum lnet_portal_kind kind;
 };
 
+/* Makes empty portals of no kind yet. */
 void lnet_portals_init(struct lnet_portal portals[LNET_PORTALS]);
 
+/* Frees the chains, on which no MD is left. */
 void lnet_portals_fini(struct lnet_portal portals[LNET_PORTALS]);
 
 /* Puts @entry, whose match fields are set, on @portal. Errors: -EPERM the other kind; -EAGAIN. */

@@ -29,10 +29,6 @@ struct lnet_msg {
     uint8_t data[LNET_MSG_INLINE_BYTES];
 };
 
-/* Gives the message to @peer's LND now. 0, -EAGAIN (it must be queued) or an error for good. */
-static inline int lnet_msg_try(struct lnet_peer *peer, const struct lnet_hdr *hdr,
-                               const struct iovec *iov, uint32_t iov_count);
-
 /*
  * Queues a message behind the others of @peer, and connects if need be. With @op its bytes stay in
  * the MD, else they are copied.
@@ -69,6 +65,10 @@ void lnet_msg_on_sent(struct lnet_peer *peer, uint32_t count);
 /* Frees the messages that wait for use. */
 void lnet_msgs_fini(struct lnet *ctx);
 
+/*
+ * Gives a message to @peer's LND now.
+ * Errors: -EAGAIN it must be queued; or what the LND refused for good.
+ */
 static inline int
 lnet_msg_try(struct lnet_peer *peer, const struct lnet_hdr *hdr, const struct iovec *iov,
              uint32_t iov_count)

@@ -87,6 +87,7 @@ int lnet_peer_on_accepted(struct lnet_ni *ni, struct lnet_lnd_conn *conn);
 void lnet_peer_on_conn_up(struct lnet_ni *ni, struct lnet_lnd_conn *conn);
 void lnet_peer_on_conn_down(struct lnet_ni *ni, struct lnet_lnd_conn *conn, int reason);
 
+/* Books a message that the LND took. */
 static inline void
 lnet_peer_count_sent(struct lnet_peer *peer, const struct lnet_hdr *hdr)
 {
@@ -96,6 +97,7 @@ lnet_peer_count_sent(struct lnet_peer *peer, const struct lnet_hdr *hdr)
     }
 }
 
+/* Restores I1 after a change of state, queue or is_blocked. */
 static inline void
 lnet_peer_update_fast(struct lnet_peer *peer)
 {

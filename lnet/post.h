@@ -28,9 +28,10 @@ struct lnet_posts {
     struct lnet_post_slot *slots;
 };
 
-/* Errors: -ENOMEM. */
+/* Makes an empty ring. Errors: -ENOMEM. */
 int lnet_posts_init(struct lnet_posts *posts);
 
+/* Frees the slots; what is in them is not called. */
 void lnet_posts_fini(struct lnet_posts *posts);
 
 /* Calls what was posted, at most @budget functions. Returns how many. */

@@ -421,7 +421,8 @@ struct lnet_event {
     uint64_t request_bytes; /* asked (Lustre: rlength) */
     uint64_t moved_bytes;   /* moved (Lustre: mlength) */
     const void *data;       /* PUT: the bytes. With LNET_MD_PEEK in the LND's memory, valid for the
-                               call only, and the peer may still be changing them: copy, then check */
+                                call only, and the peer may still be changing them: copy, then
+                                check */
     void *user;             /* of the MD */
 };
 
