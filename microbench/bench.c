@@ -79,7 +79,7 @@ bench_set_elapsed(struct bench_state *state, uint64_t real_ns)
     state->real_ns = real_ns;
 }
 
-static void
+static void __attribute__((format(printf, 2, 0)))
 message_set(struct bench_state *state, const char *format, va_list args)
 {
     (void)vsnprintf(state->message, sizeof(state->message), format, args);

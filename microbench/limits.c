@@ -199,6 +199,7 @@ stamp_ns(void)
 static void
 batch_record(struct base_hist *hist, uint64_t ns, uint64_t operations)
 {
+    BASE_ASSERT(operations > 0);
     base_hist_record(hist, ns * 1000 / operations);
 }
 
