@@ -57,7 +57,7 @@ bm_nan(struct bench_state *state)
     BENCH_LOOP(state) {
         BENCH_CLOBBER();
     }
-    bench_counter(state, "ratio_to_limit", NAN, BENCH_COUNTER_PLAIN);
+    bench_counter(state, "ratio_to_limit", (double)NAN, BENCH_COUNTER_PLAIN);
 }
 
 static void
