@@ -7,8 +7,9 @@
  * bulk_export_close() its use is refused. Transfers are cut into fragments and pipelined, a
  * fragment per poll turn and transfer, so that small messages are not held up.
  *
- * Where the LND can do RMA the bytes go by it; else by matched PUTs and GETs on portal
- * BULK_PORTAL. Thread rule: everything belongs to the thread that polls the context.
+ * Where the LND can do RMA the bytes go by it; else by PUTs on portal BULK_PORTAL, straight from
+ * and into their places. One engine per context. Thread rule: everything belongs to the thread that
+ * polls the context.
  *
  * The rule for memory that goes away: memory handed to bulk_export() must stay mapped until
  * bulk_export_close() has ended. The registration cache holds address ranges, never contents, and
@@ -25,7 +26,7 @@ extern "C" {
 
 #define BULK_API LNET_API
 
-#define BULK_PORTAL           8    /* for bulk without RMA; match bits are the export's */
+#define BULK_PORTAL           8    /* bulk without RMA; match bits name export or transfer */
 #define BULK_SEGMENTS_MAX     64   /* of one handle, and of one local list */
 #define BULK_HANDLE_BYTES_MAX 4096 /* of a serialised handle; one segment takes 96 at most */
 
@@ -45,7 +46,7 @@ enum bulk_path {
 
 struct bulk_options {
     uint32_t struct_bytes;
-    uint32_t path;              /* enum bulk_path: force one */
+    uint32_t path;              /* enum bulk_path: force one, where it can be had */
     uint32_t cache_entries_max; /* of the registration cache [256] */
     uint32_t exports_max;       /* [4096] */
     uint32_t xfers_max;         /* [1024] under way at once */
@@ -67,7 +68,10 @@ BULK_API int bulk_open(struct lnet *ctx, const struct bulk_options *options,
 
 /**
  * bulk_close() - end a bulk engine
- * @bulk: the engine. Transfers end with -ECANCELED and exports close before the call returns.
+ * @bulk: the engine; NULL does nothing.
+ *
+ * Transfers end with -ECANCELED, exports close and regions are freed before the call returns; it
+ * polls the context for that.
  *
  * Context: the polling thread, not from a callback.
  */
@@ -150,7 +154,7 @@ BULK_API int bulk_export_close(struct bulk_export *export_, bulk_closed_fn close
  * @handle:       from a peer, already in memory that it can't change.
  * @bytes:        how many bytes there are, at least the handle.
  * @handle_bytes_out: the handle's own size, or NULL.
- * @length_bytes_out: bytes of memory it covers, or NULL.
+ * @length_bytes_out: bytes of memory it covers, or NULL; 0 to 2^62.
  *
  * Errors:  -EPROTO malformed or of another version.
  * Context: any thread.
