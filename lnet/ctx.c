@@ -242,6 +242,20 @@ lnet_close(struct lnet *ctx)
     free(ctx);
 }
 
+void
+lnet_abandon(struct lnet *ctx)
+{
+    if (ctx == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < ctx->ni_count; i++) {
+        if (ctx->nis[i]->ops->ni_abandon != NULL) {
+            ctx->nis[i]->ops->ni_abandon(ctx->nis[i]->lnd);
+        }
+    }
+    fds_close(ctx);
+}
+
 /* The owner is awake: posts need not wake it any more. */
 static void
 ctx_disarm(struct lnet *ctx)

@@ -164,6 +164,18 @@ LNET_API int lnet_open(const struct lnet_options *options, struct lnet **ctx_out
  */
 LNET_API void lnet_close(struct lnet *ctx);
 
+/**
+ * lnet_abandon() - in a child process after fork(): let go of the parent's context
+ * @ctx: inherited, and not in the middle of a call; invalid afterwards. NULL does nothing.
+ *
+ * Closes the child's descriptors and unmaps what is shared; no peer is told, no callback runs.
+ * Private memory of the context, and of engines on it, stays until the child ends: it is a copy on
+ * write.
+ *
+ * Context: the child's only thread.
+ */
+LNET_API void lnet_abandon(struct lnet *ctx);
+
 /* An interface to add. Unused fields are 0. */
 struct lnet_ni_options {
     uint32_t struct_bytes;

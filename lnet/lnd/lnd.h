@@ -149,6 +149,12 @@ struct lnet_lnd_ops {
      */
     void (*ni_close)(struct lnet_lnd_ni *ni);
 
+    /*
+     * In a child of fork(): closes descriptors and unmaps what is shared, writes to neither, and
+     * calls nobody. Whatever else @ni has is leaked. NULL: it has nothing of the kind.
+     */
+    void (*ni_abandon)(struct lnet_lnd_ni *ni);
+
     /* May LNet let @nid be reached by this NI? (same net, an address this LND knows) */
     bool (*can_reach)(const struct lnet_lnd_ni *ni, struct lnet_nid nid);
 

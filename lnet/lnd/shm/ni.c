@@ -259,6 +259,26 @@ ni_close(struct lnet_lnd_ni *base)
     ni_free(ni);
 }
 
+static void
+ni_abandon(struct lnet_lnd_ni *base)
+{
+    struct shm_ni *ni = shm_ni_of(base);
+
+    BASE_LIST_FOREACH_SAFE(link, tmp, &ni->all) {
+        shm_conn_free(BASE_CONTAINER_OF(link, struct shm_conn, all_link));
+    }
+    for (uint32_t slot = 0; slot < SHM_REGIONS_MAX; slot++) {
+        const struct shm_mem *mem = ni->regions[slot];
+
+        if (mem != NULL) {
+            (void)munmap(mem->address, mem->length_bytes);
+            (void)close(mem->fd);
+        }
+    }
+    shm_rundir_close(ni, false);
+    ni_free(ni);
+}
+
 static bool
 ni_can_reach(const struct lnet_lnd_ni *base, struct lnet_nid nid)
 {
@@ -760,6 +780,7 @@ const struct lnet_lnd_ops lnet_lnd_shm = {
     .rma_bytes_max = SHM_RMA_BYTES_MAX,
     .ni_open = ni_open,
     .ni_close = ni_close,
+    .ni_abandon = ni_abandon,
     .can_reach = ni_can_reach,
     .conn_open = shm_conn_open,
     .conn_close = shm_conn_close,
