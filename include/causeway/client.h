@@ -71,6 +71,33 @@ CLIENT_API int causeway_mount(const struct causeway_options *options, struct cau
 CLIENT_API void causeway_unmount(struct causeway *fs);
 
 /**
+ * causeway_identity_set() - for whom calls are made from now on
+ * @fs:  the file system. At mount it is the process's effective ids.
+ * @uid: the user.
+ * @gid: the group.
+ *
+ * Context: any thread.
+ */
+CLIENT_API void causeway_identity_set(struct causeway *fs, uid_t uid, gid_t gid);
+
+/**
+ * causeway_fork_prepare() - before fork(): hold off the other threads
+ * @fs: the file system. causeway_fork_parent() must follow in the parent, causeway_fork_child() in
+ * the child. All three are made for pthread_atfork().
+ *
+ * Context: the thread that forks. Blocks while other threads are in the middle of a step.
+ */
+CLIENT_API void causeway_fork_prepare(struct causeway *fs);
+
+/**
+ * causeway_fork_parent() - in the parent after fork(): go on
+ * @fs: prepared.
+ *
+ * Context: the thread that forked.
+ */
+CLIENT_API void causeway_fork_parent(struct causeway *fs);
+
+/**
  * causeway_fork_child() - in a child process after fork(): let go of the parent's file system
  * @fs: inherited. Its memory and descriptors are freed in this process; the servers and the parent
  * see nothing of it. Files of it are freed too.
