@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * causeway run - the front door: embedded servers, the preload library, and a program on them.
+ *
+ * The program finds the servers by three environment variables and a private run directory:
+ * CAUSEWAY_MDS, CAUSEWAY_RUN_DIR, CAUSEWAY_PREFIX.
+ *
+ * Nothing is left behind. The directory is removed at the end; a *janitor* process, which does
+ * nothing but wait for this one to die, removes it if this one is killed. The command dies with
+ * this process (PR_SET_PDEATHSIG), and descendants that it left are adopted
+ * (PR_SET_CHILD_SUBREAPER) and ended.
+ */
+#include "tools/commands.h"
+
+#include "base/assert.h"
+#include "tools/host.h"
+#include "tools/options.h"
+#include "tools/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define END_WAIT_NS \
+    UINT64_C(2000000000) /* for what the command left running, between TERM and KILL */
+
+struct run {
+    uint64_t reactors, osts, stripe_count, stripe_bytes, mem_bytes, prefault_bytes;
+    uint64_t timeout_ns, ring_bytes, first_cpu;
+    const char *store, *prefix, *bulk_path, *rma_path, *json, *preload;
+    bool no_lease, checksum, quiet, verbose;
+
+    char dir[PATH_MAX];
+    char preload_path[PATH_MAX];
+    pid_t janitor;
+    int janitor_pipe; /* its end of the world: closed when this process ends */
+};
+
+/* ---- the run directory and its janitor ---- */
+
+static void
+remove_dir(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry = NULL;
+
+    if (dir != NULL) {
+        while ((entry = readdir(dir)) !=
+               NULL) { // NOLINT(concurrency-mt-unsafe): one thread per DIR
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        (void)closedir(dir);
+    }
+    (void)rmdir(path);
+}
+
+static int
+make_dir(struct run *run)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR"); // NOLINT(concurrency-mt-unsafe): before threads
+
+    if (base == NULL || base[0] != '/' || access(base, W_OK | X_OK) != 0 || strlen(base) > 60) {
+        base = "/tmp";
+    }
+    (void)snprintf(run->dir, sizeof(run->dir), "%s/causeway-run-XXXXXX", base);
+    if (mkdtemp(run->dir) == NULL) {
+        (void)fprintf(stderr, "causeway run: cannot make %s: %m\n", run->dir);
+        return -errno;
+    }
+    return 0;
+}
+
+_Noreturn static void
+janitor_main(const char *dir, int pipe_fd)
+{
+    char byte = 0;
+    sigset_t all;
+
+    (void)setsid(); /* Ctrl-C is not meant for it */
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    (void)prctl(PR_SET_NAME, "causeway-tidy");
+    for (int fd = 0; fd < 1024; fd++) {
+        if (fd != pipe_fd) {
+            (void)close(fd);
+        }
+    }
+    /* A byte: all is tidy. The end: this one's parent was killed. */
+    const ssize_t got = read(pipe_fd, &byte, 1);
+    if (got == 0) {
+        remove_dir(dir);
+    }
+    _exit(0);
+}
+
+static int
+start_janitor(struct run *run)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return -errno;
+    }
+    run->janitor = fork();
+    if (run->janitor < 0) {
+        return -errno;
+    }
+    if (run->janitor == 0) {
+        (void)close(ends[1]);
+        janitor_main(run->dir, ends[0]);
+    }
+    (void)close(ends[0]);
+    run->janitor_pipe = ends[1];
+    return 0;
+}
+
+static void
+end_janitor(struct run *run)
+{
+    remove_dir(run->dir);
+    if (run->janitor > 0) {
+        const ssize_t put = write(run->janitor_pipe, "", 1);
+
+        (void)put;
+        (void)close(run->janitor_pipe);
+        (void)waitpid(run->janitor, NULL, 0);
+    }
+}
+
+/* ---- the command ---- */
+
+/* Where the preload library is: as told, beside the build, or installed. */
+static int
+find_preload(struct run *run)
+{
+    static const char *const places[] = {"../clients/preload", "../lib/causeway", CAUSEWAY_LIBDIR};
+    char exe[PATH_MAX];
+
+    if (run->preload != NULL) {
+        (void)snprintf(run->preload_path, sizeof(run->preload_path), "%s", run->preload);
+        return access(run->preload_path, R_OK) == 0 ? 0 : -errno;
+    }
+    const ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (length < 0) {
+        return -errno;
+    }
+    exe[length] = '\0';
+    *strrchr(exe, '/') = '\0';
+    for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++) {
+        char path[2 * PATH_MAX];
+
+        (void)snprintf(path, sizeof(path), "%s%s%s/libcauseway_preload.so",
+                       places[i][0] == '/' ? "" : exe, places[i][0] == '/' ? "" : "/", places[i]);
+        if (realpath(path, run->preload_path) != NULL) {
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+static char *
+env_text(const char *name, const char *value, const char *more)
+{
+    char *text = NULL;
+
+    if (asprintf(&text, "%s=%s%s%s", name, value, more != NULL ? ":" : "",
+                 more != NULL ? more : "") < 0) {
+        return NULL;
+    }
+    return text;
+}
+
+static bool
+is_ours(const char *variable)
+{
+    static const char *const names[] = {
+        "LD_PRELOAD=",         "CAUSEWAY_MDS=",        "CAUSEWAY_RUN_DIR=",
+        "CAUSEWAY_PREFIX=",    "CAUSEWAY_NO_LEASE=",   "CAUSEWAY_CHECKSUM=",
+        "CAUSEWAY_BULK_PATH=", "CAUSEWAY_TIMEOUT_MS=", "CAUSEWAY_RMA_PATH="};
+
+    for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+        if (strncmp(variable, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The environment of the command, or NULL without memory. */
+static char **
+make_environment(const struct run *run)
+{
+    size_t count = 0;
+    size_t at = 0;
+    char timeout[32];
+
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **env = calloc(count + 16, sizeof(*env));
+    if (env == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!is_ours(environ[i])) {
+            env[at++] = environ[i];
+        }
+    }
+    (void)snprintf(timeout, sizeof(timeout), "%llu", (unsigned long long)run->timeout_ns / 1000000);
+    env[at++] = env_text("LD_PRELOAD", run->preload_path,
+                         getenv("LD_PRELOAD")); // NOLINT(concurrency-mt-unsafe): environ is ours
+    env[at++] = env_text("CAUSEWAY_MDS", "0-1@shm", NULL);
+    env[at++] = env_text("CAUSEWAY_RUN_DIR", run->dir, NULL);
+    env[at++] = env_text("CAUSEWAY_PREFIX", run->prefix, NULL);
+    env[at++] = env_text("CAUSEWAY_TIMEOUT_MS", timeout, NULL);
+    env[at++] = env_text("CAUSEWAY_BULK_PATH", run->bulk_path, NULL);
+    env[at++] = env_text("CAUSEWAY_RMA_PATH", run->rma_path, NULL);
+    if (run->no_lease) {
+        env[at++] = env_text("CAUSEWAY_NO_LEASE", "1", NULL);
+    }
+    if (run->checksum) {
+        env[at++] = env_text("CAUSEWAY_CHECKSUM", "1", NULL);
+    }
+    return env;
+}
+
+static pid_t
+start_command(char **argv, char **env, const sigset_t *signals_before)
+{
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+
+    if (child != 0) {
+        return child;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        _exit(1);
+    }
+    (void)sigprocmask(SIG_SETMASK, signals_before, NULL);
+    (void)execvpe(argv[0], argv, env);
+    const int error = errno;
+    (void)dprintf(STDERR_FILENO, "causeway run: %s: %s\n", argv[0], strerror(error));
+    _exit(error == ENOENT ? 127 : 126);
+}
+
+/*
+ * Waits for @child and passes signals on to it. The terminal's Ctrl-C reaches the command by
+ * itself, as it is in the same process group; one sent to this process alone is passed on.
+ */
+static int
+wait_command(pid_t child, const sigset_t *signals)
+{
+    for (;;) {
+        int status = 0;
+        siginfo_t info;
+        const pid_t ended = waitpid(-1, &status, WNOHANG);
+
+        if (ended == child) {
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        }
+        if (ended > 0) {
+            continue; /* an adopted one */
+        }
+        const int number = sigwaitinfo(signals, &info);
+        if (number > 0 && number != SIGCHLD && info.si_code <= 0) {
+            (void)kill(child, number);
+        }
+    }
+}
+
+/* Signals every descendant; returns how many there are. Those adopted are our direct children. */
+static unsigned
+signal_children(pid_t except, int number)
+{
+    char path[64];
+    unsigned count = 0;
+    int pid = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fscanf(file, "%d", &pid) == 1) { // NOLINT(cert-err34-c): the kernel's
+        if (pid != except) {
+            count++;
+            (void)kill(pid, number);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return count;
+}
+
+/* Ends what the command left running: TERM, and KILL when that does not help. */
+static void
+end_leftovers(pid_t janitor)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    const uint64_t start_ns = base_clock_now_ns();
+
+    while (signal_children(janitor,
+                           base_clock_now_ns() - start_ns < END_WAIT_NS ? SIGTERM : SIGKILL) > 0) {
+        while (waitpid(-1, NULL, WNOHANG) > 0) {
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+/* ---- all of it ---- */
+
+static void
+fill_servers(const struct run *run, struct mds_ost *osts, struct mds_options *mds,
+             struct oss_options *oss, struct host_options *host)
+{
+    struct lnet_nid nid = {0};
+    const int rc = lnet_nid_parse("1@shm", &nid);
+
+    BASE_ASSERT(rc == 0);
+    for (uint32_t i = 0; i < run->osts; i++) {
+        osts[i] =
+            (struct mds_ost){.nid = nid, .reactors = (uint16_t)run->reactors, .ost = (uint16_t)i};
+    }
+    *mds = (struct mds_options){.struct_bytes = sizeof(*mds),
+                                .osts = osts,
+                                .ost_count = (uint32_t)run->osts,
+                                .stripe_bytes = (uint32_t)run->stripe_bytes,
+                                .stripe_count = (uint32_t)run->stripe_count,
+                                .store = run->store};
+    *oss = (struct oss_options){.struct_bytes = sizeof(*oss),
+                                .ost_count = (uint32_t)run->osts,
+                                .store = run->store,
+                                .bytes_max = run->mem_bytes / run->reactors,
+                                .prefault_bytes = run->prefault_bytes / run->reactors,
+                                .no_lease = run->no_lease};
+    *host =
+        (struct host_options){.name = "run",
+                              .net = "shm",
+                              .address = "1",
+                              .run_dir = run->dir,
+                              .reactors = (uint32_t)run->reactors,
+                              .ring_bytes = run->ring_bytes,
+                              .rma_path = run->rma_path,
+                              .timeout_ns = run->timeout_ns,
+                              .first_cpu = run->first_cpu == 4096 ? -1 : (int32_t)run->first_cpu,
+                              .mds = mds,
+                              .oss = oss,
+                              .log_level = run->verbose ? LNET_LOG_DEBUG : LNET_LOG_WARN};
+    for (int path = 0; path < BULK_PATH_COUNT; path++) {
+        if (strcmp(bulk_path_name((enum bulk_path)path), run->bulk_path) == 0) {
+            host->bulk_path = (uint32_t)path;
+        }
+    }
+}
+
+static void
+say_results(const struct run *run, const struct host *host, const struct report_run *report)
+{
+    if (!run->quiet) {
+        report_print(host, report, stderr);
+    }
+    if (run->json != NULL) {
+        json_t *json = report_json(host, report);
+
+        if (json_dump_file(json, run->json, JSON_INDENT(2)) != 0) {
+            (void)fprintf(stderr, "causeway run: cannot write %s\n", run->json);
+        }
+        json_decref(json);
+    }
+}
+
+static int
+run_on_servers(struct run *run, char **argv)
+{
+    struct mds_ost osts[64];
+    struct mds_options mds;
+    struct oss_options oss;
+    struct host_options options;
+    struct host *host = NULL;
+    sigset_t signals;
+    sigset_t before;
+
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)sigaddset(&signals, SIGQUIT);
+    (void)sigaddset(&signals, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &signals, &before);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+    fill_servers(run, osts, &mds, &oss, &options);
+    const int rc = host_start(&options, &host);
+    if (rc != 0) {
+        (void)fprintf(stderr, "causeway run: cannot start the servers: %s\n", lnet_error_name(rc));
+        return 1;
+    }
+    char **env = make_environment(run);
+    const uint64_t start_ns = base_clock_now_ns();
+    const pid_t child = env != NULL ? start_command(argv, env, &before) : -1;
+    if (child < 0) {
+        (void)fprintf(stderr, "causeway run: cannot start %s: %m\n", argv[0]);
+        host_stop(host);
+        host_free(host);
+        return 1;
+    }
+    struct report_run report = {
+        .command = argv[0], .store = run->store, .ost_count = (uint32_t)run->osts};
+    report.exit_status = wait_command(child, &signals);
+    report.elapsed_ns = base_clock_now_ns() - start_ns;
+    end_leftovers(run->janitor);
+    host_stop(host);
+    say_results(run, host, &report);
+    host_free(host);
+    return report.exit_status;
+}
+
+int
+cmd_run(int argc, char **argv)
+{
+    struct run run = {.reactors = 1,
+                      .osts = 1,
+                      .stripe_count = 1,
+                      .stripe_bytes = 1 << 20,
+                      .prefault_bytes = UINT64_C(256) << 20,
+                      .timeout_ns = UINT64_C(10000000000),
+                      .ring_bytes = 65536,
+                      .first_cpu = 4096,
+                      .store = "mem",
+                      .prefix = "/causeway",
+                      .bulk_path = "auto",
+                      .rma_path = "auto"};
+    const char *config = NULL;
+    const struct option_def options[] = {
+        {"config", 'c', OPTION_TEXT, &config, 0, 0, NULL, "FILE", "read options from a YAML file"},
+        {"reactors", 'R', OPTION_COUNT, &run.reactors, 1, HOST_REACTORS_MAX, NULL, "N",
+         "server threads; each serves metadata and objects"},
+        {"osts", 'o', OPTION_COUNT, &run.osts, 1, 64, NULL, "N", "object storage targets"},
+        {"stripe-count", 0, OPTION_COUNT, &run.stripe_count, 1, 65535, NULL, "N",
+         "OSTs that a new file is spread over; 65535: all"},
+        {"stripe-size", 0, OPTION_SIZE, &run.stripe_bytes, 65536, UINT64_C(1) << 31, NULL, "SIZE",
+         "bytes of a stripe, a multiple of 64k"},
+        {"store", 's', OPTION_TEXT, &run.store, 0, 0, "mem|null", "NAME",
+         "what keeps the data; null keeps nothing and shows the RPC ceiling"},
+        {"prefix", 'p', OPTION_TEXT, &run.prefix, 0, 0, NULL, "PATH",
+         "where the program sees the file system"},
+        {"mem", 'm', OPTION_SIZE, &run.mem_bytes, 0, UINT64_C(1) << 44, NULL, "SIZE",
+         "most memory for file data; 0: an eighth of the machine's per reactor"},
+        {"prefault", 0, OPTION_SIZE, &run.prefault_bytes, 0, UINT64_C(1) << 40, NULL, "SIZE",
+         "memory touched before the program starts"},
+        {"bulk-path", 'b', OPTION_TEXT, &run.bulk_path, 0, 0, "auto|mapped|cma|staging", "PATH",
+         "force how bulk data moves"},
+        {"rma-path", 0, OPTION_TEXT, &run.rma_path, 0, 0, "auto|mapped|cma|none", "PATH",
+         "what the shm LND may use"},
+        {"no-lease", 0, OPTION_FLAG, &run.no_lease, 0, 0, NULL, NULL,
+         "the servers make all copies"},
+        {"checksum", 0, OPTION_FLAG, &run.checksum, 0, 0, NULL, NULL,
+         "CRC32C over all file data, end to end"},
+        {"ring-bytes", 0, OPTION_SIZE, &run.ring_bytes, 32768, 1 << 26, NULL, "SIZE",
+         "of one direction of a connection"},
+        {"timeout", 't', OPTION_SECONDS, &run.timeout_ns, 1000000, UINT64_C(3600000000000), NULL,
+         "SECONDS", "of one try of a request"},
+        {"first-cpu", 0, OPTION_COUNT, &run.first_cpu, 0, 4096, NULL, "N",
+         "pin reactor i to CPU N + i; 4096: do not pin"},
+        {"preload", 0, OPTION_TEXT, &run.preload, 0, 0, NULL, "FILE", "another preload library"},
+        {"json", 'j', OPTION_TEXT, &run.json, 0, 0, NULL, "FILE", "write the summary as JSON too"},
+        {"quiet", 'q', OPTION_FLAG, &run.quiet, 0, 0, NULL, NULL, "no summary"},
+        {"verbose", 'v', OPTION_FLAG, &run.verbose, 0, 0, NULL, NULL, "say more in the log"},
+    };
+    const struct option_set set = {
+        "causeway run",
+        "[options] -- CMD [ARGS ...]",
+        "Starts embedded in-memory servers, runs CMD so that it finds them as files below "
+        "/causeway,\n"
+        "passes its exit status on and says on stderr what happened. CMD may be mpirun.",
+        "causeway run -- sh -c 'tar cf /causeway/etc.tar /etc && ls -l /causeway'",
+        options,
+        BASE_ARRAY_LEN(options),
+    };
+    const int first = options_read(&set, argc, argv);
+
+    if (first >= argc) {
+        (void)fprintf(stderr, "causeway run: no command; see causeway run --help\n");
+        return 2;
+    }
+    if (run.prefix[0] != '/' || run.prefix[1] == '\0' || strlen(run.prefix) > 200) {
+        (void)fprintf(stderr, "causeway run: option 'prefix': '%s' is no absolute path below '/'\n",
+                      run.prefix);
+        return 2;
+    }
+    if (run.stripe_bytes % 65536 != 0) {
+        (void)fprintf(stderr, "causeway run: option 'stripe-size': %llu is no multiple of 64k\n",
+                      (unsigned long long)run.stripe_bytes);
+        return 2;
+    }
+    int rc = find_preload(&run);
+    if (rc != 0) {
+        (void)fprintf(stderr,
+                      "causeway run: libcauseway_preload.so not found (%s): build it, or name it "
+                      "with --preload\n",
+                      lnet_error_name(rc));
+        return 1;
+    }
+    rc = make_dir(&run);
+    if (rc == 0) {
+        rc = start_janitor(&run);
+    }
+    if (rc != 0) {
+        (void)fprintf(stderr, "causeway run: cannot start: %s\n", lnet_error_name(rc));
+        return 1;
+    }
+    const int status = run_on_servers(&run, argv + first);
+    end_janitor(&run);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The subcommands of `causeway`: argv[0] is the subcommand's name. Each returns the exit status: 0,
+ * 1 for a failure, 2 for a wrong command line; `run` that of its command.
+ */
+#pragma once
+
+int cmd_run(int argc, char **argv);
+int cmd_mds(int argc, char **argv);
+int cmd_oss(int argc, char **argv);
+int cmd_lctl(int argc, char **argv);
+int cmd_ior(int argc, char **argv);
+int cmd_mdtest(int argc, char **argv);
