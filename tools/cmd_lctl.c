@@ -9,7 +9,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/wait.h"
-#include "ptlrpc/proto/hdr.h"
 #include "tools/control.h"
 #include "tools/options.h"
 
@@ -152,7 +151,7 @@ ask_text(struct asker *asker, const struct lnet_process *target, enum control_su
          uint64_t timeout_ns)
 {
     const struct ptlrpc_import_options options = {.struct_bytes = sizeof(options),
-                                                  .portal = PTLRPC_PORTAL_CONTROL,
+                                                  .portal = CONTROL_PORTAL,
                                                   .target = *target,
                                                   .name = "control",
                                                   .timeout_ns = timeout_ns,

@@ -30,8 +30,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 #define END_WAIT_NS \
     UINT64_C(2000000000) /* for what the command left running, between TERM and KILL */
 

@@ -8,7 +8,6 @@
 
 #include "base/assert.h"
 #include "base/hist.h"
-#include "ptlrpc/proto/hdr.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -317,7 +316,7 @@ control_serve(struct host_reactor *reactor)
     control->reactor = reactor;
     const struct ptlrpc_service_options options = {
         .struct_bytes = sizeof(options),
-        .portal = PTLRPC_PORTAL_CONTROL,
+        .portal = CONTROL_PORTAL,
         .name = "control",
         .ops = control_ops,
         .op_count = BASE_ARRAY_LEN(control_ops),

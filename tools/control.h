@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 
+#define CONTROL_PORTAL 26 /* Lustre: MGS_REQUEST_PORTAL; kept free in ptlrpc/proto/hdr.h */
+
 enum control_opc { CONTROL_GET = 50 };
 
 enum control_subject { CONTROL_NIS = 1, CONTROL_PEERS, CONTROL_STATS, CONTROL_PARAMS };

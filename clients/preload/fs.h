@@ -17,7 +17,7 @@ extern __thread int fs_depth __attribute__((tls_model("initial-exec")));
 
 /* Makes a call into the client. */
 #define FS_CALL(expression)                           \
-    ({                                                \
+    __extension__({                                   \
         fs_depth++;                                   \
         __typeof__(expression) fs_rc_ = (expression); \
         fs_depth--;                                   \

@@ -174,7 +174,7 @@ hook_close_range(unsigned first, unsigned last, int flags)
     if (first > last) {
         return (int)hook_result(-EINVAL);
     }
-    if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+    if (((unsigned)flags & CLOSE_RANGE_CLOEXEC) == 0) {
         files_each(first, last, close_one);
     }
     return close_kernel_range(first, last, flags);

@@ -17,8 +17,6 @@
 #define OWN_MAX    16
 #define HEAD_BYTES 256 /* of a script, where its interpreter is named */
 
-extern char **environ;
-
 static char *own_env[OWN_MAX]; /* what brings this library in */
 static size_t own_env_count;
 

@@ -19,7 +19,7 @@
  * around the system call, and only where there is more than one thread.
  */
 #define RAW_CANCELLABLE(name, ...)                                                \
-    ({                                                                            \
+    __extension__({                                                               \
         long raw_rc_;                                                             \
         if (__libc_single_threaded) {                                             \
             raw_rc_ = RAW(name, ##__VA_ARGS__);                                   \
