@@ -65,7 +65,7 @@ static uint32_t lingering_count;
 bool
 files_is_owner(void)
 {
-    return (pid_t)RAW(getpid) == owner_pid;
+    return (pid_t)RAW(getpid, 0) == owner_pid;
 }
 
 /* ---- the table ---- */
@@ -458,7 +458,7 @@ files_lock(struct file *file)
         } else if (tries > 1024) {
             (void)RAW(nanosleep, &pause, NULL);
         } else if (tries > 32) {
-            (void)RAW(sched_yield);
+            (void)RAW(sched_yield, 0);
         }
         holder = 0;
     }
@@ -615,7 +615,7 @@ files_init(void)
 {
     char buffer[4096] __attribute__((aligned(8)));
 
-    owner_pid = (pid_t)RAW(getpid);
+    owner_pid = (pid_t)RAW(getpid, 0);
     if (!map_inherited()) {
         return;
     }
@@ -656,7 +656,7 @@ files_fork_parent(void)
 void
 files_fork_child(void)
 {
-    owner_pid = (pid_t)RAW(getpid);
+    owner_pid = (pid_t)RAW(getpid, 0);
     (void)pthread_mutex_init(&files_mutex, NULL);
     /* The parent's handles died with causeway_fork_child(). Stock and lingering are the parent's.
      */

@@ -262,7 +262,7 @@ lock_range(struct file *file, const struct flock *flock, struct causeway_lock *l
     lock->start = (uint64_t)start;
     lock->end = flock->l_len == 0 ? UINT64_MAX : (uint64_t)last;
     lock->type = flock->l_type;
-    lock->pid = (pid_t)RAW(getpid);
+    lock->pid = (pid_t)RAW(getpid, 0);
     return flock->l_type == F_RDLCK || flock->l_type == F_WRLCK || flock->l_type == F_UNLCK
                ? 0
                : -EINVAL;
@@ -290,7 +290,8 @@ lock_command(struct file *file, int command, struct flock *flock)
 {
     const bool is_ofd = command == F_OFD_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW;
     const bool is_test = command == F_GETLK || command == F_OFD_GETLK;
-    struct causeway_lock lock = {.owner = is_ofd ? OFD_OWNER | file->index : (uint64_t)RAW(getpid)};
+    struct causeway_lock lock = {.owner =
+                                     is_ofd ? OFD_OWNER | file->index : (uint64_t)RAW(getpid, 0)};
     int rc = lock_range(file, flock, &lock);
 
     if (rc != 0) {
@@ -328,7 +329,7 @@ hook_flock(int fd, int operation)
     struct causeway_lock lock = {.owner = OFD_OWNER | file->index,
                                  .start = UINT64_MAX - 1,
                                  .end = UINT64_MAX - 1,
-                                 .pid = (pid_t)RAW(getpid)};
+                                 .pid = (pid_t)RAW(getpid, 0)};
     switch (operation & ~LOCK_NB) {
     case LOCK_SH:
         lock.type = F_RDLCK;

@@ -30,7 +30,7 @@ cwd_of(void)
     if (__builtin_expect(files_is_owner(), 1)) {
         return &own_cwd;
     }
-    const pid_t pid = (pid_t)RAW(getpid);
+    const pid_t pid = (pid_t)RAW(getpid, 0);
     if (vfork_cwd.pid != pid) {
         vfork_cwd = own_cwd;
         vfork_cwd.pid = pid;

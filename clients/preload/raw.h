@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RAW(name, ...) syscall(SYS_##name, ##__VA_ARGS__)
+#define RAW(name, ...) syscall(SYS_##name, __VA_ARGS__)
 
 /*
  * A call that may block stays a cancellation point, in libc's own way: asynchronous cancellation
@@ -22,11 +22,11 @@
     __extension__({                                                               \
         long raw_rc_;                                                             \
         if (__libc_single_threaded) {                                             \
-            raw_rc_ = RAW(name, ##__VA_ARGS__);                                   \
+            raw_rc_ = RAW(name, __VA_ARGS__);                                     \
         } else {                                                                  \
             int raw_type_ = 0;                                                    \
             (void)pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &raw_type_); \
-            raw_rc_ = RAW(name, ##__VA_ARGS__);                                   \
+            raw_rc_ = RAW(name, __VA_ARGS__);                                     \
             (void)pthread_setcanceltype(raw_type_, NULL);                         \
         }                                                                         \
         raw_rc_;                                                                  \

@@ -36,7 +36,7 @@
 
 /* ---- log ----------------------------------------------------------------------------------- */
 
-static void
+__attribute__((format(printf, 3, 0))) static void
 log_write(const struct shm_ni *ni, int level, const char *format, va_list args)
 {
     char text[LOG_TEXT_BYTES];
