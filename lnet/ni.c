@@ -122,7 +122,7 @@ options_read(const struct lnet_ni_options *given, struct lnet_ni_options *option
 
 int
 lnet_ni_open(struct lnet *ctx, const struct lnet_lnd_ops *ops, const struct lnet_ni_options *given,
-             struct lnet_nid *nid_out)
+             struct lnet_ni **ni_out)
 {
     struct lnet_ni_options options;
     size_t name_length = 0;
@@ -178,9 +178,7 @@ lnet_ni_open(struct lnet *ctx, const struct lnet_lnd_ops *ops, const struct lnet
     }
     ctx->nis[ctx->ni_count++] = ni;
     lnet_ping_update(ctx);
-    if (nid_out != NULL) {
-        *nid_out = ni->nid;
-    }
+    *ni_out = ni;
     return 0;
 
 fail_close:
@@ -204,7 +202,13 @@ lnet_ni_add(struct lnet *ctx, const struct lnet_ni_options *options, struct lnet
     for (uint32_t i = 0; lnet_lnds[i] != NULL; i++) {
         if (strlen(lnet_lnds[i]->name) == length &&
             memcmp(lnet_lnds[i]->name, read.net, length) == 0) {
-            return lnet_ni_open(ctx, lnet_lnds[i], options, nid_out);
+            struct lnet_ni *ni = NULL;
+            const int rc = lnet_ni_open(ctx, lnet_lnds[i], options, &ni);
+
+            if (rc == 0 && nid_out != NULL) {
+                *nid_out = ni->nid;
+            }
+            return rc;
         }
     }
     base_log_printf(&ctx->log, BASE_LOG_ERROR, "lnet",

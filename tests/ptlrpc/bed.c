@@ -177,6 +177,18 @@ bed_open(struct bed *bed, const struct bed_options *options)
 }
 
 void
+bed_release(struct bed *bed)
+{
+    const uint32_t count = bed->held_count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        ptlrpc_rq_reply(bed->held[i], 0, 0);
+    }
+    (void)memmove(bed->held, bed->held + count, (bed->held_count - count) * sizeof(bed->held[0]));
+    bed->held_count -= count;
+}
+
+void
 bed_close(struct bed *bed)
 {
     bed->world.filter = NULL;
@@ -186,6 +198,7 @@ bed_close(struct bed *bed)
     if (bed->server != NULL) {
         ptlrpc_close(bed->server);
     }
+    bed_release(bed); /* requests may outlive the engine, but not the context */
     assert_int_equal(fake_peer_references(bed->client_ctx), 0);
     assert_int_equal(fake_peer_references(bed->server_ctx), 0);
     lnet_close(bed->client_ctx);
@@ -225,18 +238,6 @@ bed_send(struct ptlrpc_import *import, uint16_t opc, const void *body, uint32_t 
         (void)memcpy(ptlrpc_request_body(request), body, bytes);
     }
     return ptlrpc_request_send(request, bytes, done, call);
-}
-
-void
-bed_release(struct bed *bed)
-{
-    const uint32_t count = bed->held_count;
-
-    for (uint32_t i = 0; i < count; i++) {
-        ptlrpc_rq_reply(bed->held[i], 0, 0);
-    }
-    (void)memmove(bed->held, bed->held + count, (bed->held_count - count) * sizeof(bed->held[0]));
-    bed->held_count -= count;
 }
 
 struct ptlrpc_op_stats

@@ -32,7 +32,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SOCKET_PACKETS_MAX 64 /* taken from one socket in one turn */
+#define SOCKET_PACKETS_MAX 512 /* taken from one socket in one turn: more than it holds */
 #define LISTEN_RETRY_NS    UINT64_C(10000000)
 
 /* ---- links --------------------------------------------------------------------------------- */

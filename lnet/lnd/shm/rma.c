@@ -313,6 +313,22 @@ region_find(struct shm_conn *conn, uint32_t id)
     return slot < conn->region_count && conn->regions[slot].id == id ? &conn->regions[slot] : NULL;
 }
 
+/*
+ * The same; if it is not known yet, reads what the peer has said meanwhile: the key may have
+ * overtaken the word about its region, which comes by the socket.
+ */
+static struct shm_peer_region *
+region_await(struct shm_conn *conn, uint32_t id)
+{
+    struct shm_peer_region *region = region_find(conn, id);
+
+    if (region == NULL) {
+        (void)shm_conn_socket(conn);
+        region = conn->state == SHM_CONN_UP ? region_find(conn, id) : NULL;
+    }
+    return region;
+}
+
 /* ---- initiator ----------------------------------------------------------------------------- */
 
 /* The path a copy with @key takes, given what is wanted. */
@@ -350,21 +366,21 @@ rma_copy(struct shm_conn *conn, const struct lnet_lnd_rma *rma, const struct shm
     if (bytes == 0) {
         return 0;
     }
-    if (path == LNET_RMA_CMA) {
+    if (path == LNET_RMA_MAPPED) {
+        region = region_await(conn, key->region_id);
+    }
+    if (region == NULL) {
         const uint64_t address = key->address + rma->remote_offset_bytes;
+        const bool has_cma =
+            path == LNET_RMA_CMA || (rma->path == LNET_RMA_NONE &&
+                                     !shm_conn_ni(conn)->is_rma_forced && link->cma_error == 0);
 
+        if (!has_cma || conn->state != SHM_CONN_UP) {
+            return -ESTALE;
+        }
         return address < key->address || address + bytes < address
                    ? -ERANGE
                    : cma_copy(link, rma, address, bytes);
-    }
-    region = region_find(conn, key->region_id);
-    if (region == NULL) {
-        /* The key may have overtaken the word about its region, which comes by the socket. */
-        (void)shm_conn_socket(conn);
-        region = conn->state == SHM_CONN_UP ? region_find(conn, key->region_id) : NULL;
-        if (region == NULL) {
-            return -ESTALE;
-        }
     }
     if (key->offset_bytes > region->length_bytes ||
         rma->remote_offset_bytes > region->length_bytes - key->offset_bytes ||
