@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * RENAME within one reactor, with the order of checks that Linux has.
+ *
+ * A new name in the same directory takes over the cookie of the old one, and a name that is
+ * replaced keeps its own, so that a reader of the directory meets neither twice.
+ */
+#include "servers/mds/mds.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+/* Whether @inode is @dir or above it; or -EINPROGRESS. */
+static int
+is_ancestor(struct mds *mds, const struct mdt_inode *inode, struct mdt_inode *dir)
+{
+    while (dir != inode) {
+        const struct fid parent = dir->u.dir.parent;
+
+        if (fid_equal(&parent, &dir->attr.fid)) {
+            return 0; /* the root */
+        }
+        const int rc = mds->ops->get(mds->store, &parent, &dir);
+
+        if (rc != 0) {
+            return rc == -ESTALE ? 0 : rc; /* above a removed directory is nothing */
+        }
+    }
+    return 1;
+}
+
+/* What the names alone say. */
+static int
+rename_names(const struct mds_place *from, const struct mds_place *to, uint32_t flags)
+{
+    const bool is_exchange = (flags & MDS_RENAME_EXCHANGE) != 0;
+
+    if (from->last != MDS_LAST_NAME) {
+        return -EBUSY;
+    }
+    if (to->last != MDS_LAST_NAME) {
+        return (flags & MDS_RENAME_NOREPLACE) != 0 ? -EEXIST : -EBUSY;
+    }
+    if (from->dirent == NULL) {
+        return -ENOENT;
+    }
+    if ((flags & MDS_RENAME_NOREPLACE) != 0 && to->dirent != NULL) {
+        return -EEXIST;
+    }
+    if (is_exchange) {
+        if (to->dirent == NULL) {
+            return -ENOENT;
+        }
+        if (to->has_slash && to->dirent->type != DT_DIR) {
+            return -ENOTDIR;
+        }
+    }
+    if (from->dirent->type != DT_DIR && (from->has_slash || (!is_exchange && to->has_slash))) {
+        return -ENOTDIR;
+    }
+    return 0;
+}
+
+/* Neither may end up below itself. */
+static int
+rename_tree(struct mds *mds, const struct mds_place *from, const struct mds_place *to,
+            uint32_t flags)
+{
+    int rc = 0;
+
+    if (from->dir == to->dir) {
+        return 0;
+    }
+    if (S_ISDIR(from->inode->attr.mode)) {
+        rc = is_ancestor(mds, from->inode, to->dir);
+        if (rc != 0) {
+            return rc == 1 ? -EINVAL : rc;
+        }
+    }
+    if (to->inode != NULL && S_ISDIR(to->inode->attr.mode)) {
+        rc = is_ancestor(mds, to->inode, from->dir);
+        if (rc != 0) {
+            return rc != 1 ? rc : (flags & MDS_RENAME_EXCHANGE) != 0 ? -EINVAL : -ENOTEMPTY;
+        }
+    }
+    return 0;
+}
+
+/* Who may, and what may replace what. */
+static int
+rename_permitted(const struct mds_place *from, const struct mds_place *to,
+                 const struct mds_where *where)
+{
+    const bool is_exchange = (where->flags & MDS_RENAME_EXCHANGE) != 0;
+    const bool is_dir = S_ISDIR(from->inode->attr.mode);
+    const bool crosses = from->dir != to->dir;
+    int rc = mds_may_delete(from->dir, &from->inode->attr, where->uid, where->gid);
+
+    if (rc != 0) {
+        return rc;
+    }
+    if (to->inode == NULL) {
+        rc = mds_may_create(to->dir, where->uid, where->gid);
+    } else {
+        rc = mds_may_delete(to->dir, &to->inode->attr, where->uid, where->gid);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (to->inode != NULL && !is_exchange) {
+        const bool to_dir = S_ISDIR(to->inode->attr.mode);
+
+        if (is_dir != to_dir) {
+            return is_dir ? -ENOTDIR : -EISDIR;
+        }
+    }
+    if (crosses && is_dir && !mds_permits(&from->inode->attr, where->uid, where->gid, 2)) {
+        return -EACCES; /* its ".." changes */
+    }
+    if (crosses && is_exchange && S_ISDIR(to->inode->attr.mode) &&
+        !mds_permits(&to->inode->attr, where->uid, where->gid, 2)) {
+        return -EACCES;
+    }
+    if (to->inode != NULL && !is_exchange && is_dir && to->inode->u.dir.entry_count > 0) {
+        return -ENOTEMPTY;
+    }
+    return 0;
+}
+
+/* @inode is now in @dir. */
+static void
+rename_moved(struct mds *mds, struct mdt_inode *inode, struct mdt_inode *from,
+             struct mdt_inode *dir)
+{
+    if (S_ISDIR(inode->attr.mode)) {
+        from->attr.nlink--;
+        dir->attr.nlink++;
+        inode->u.dir.parent = dir->attr.fid;
+    }
+    inode->attr.ctime_ns = mds->wall_ns;
+    mds->ops->changed(mds->store, inode);
+}
+
+int
+mds_rename(struct mds *mds, struct mds_call *call)
+{
+    const uint32_t both = MDS_RENAME_NOREPLACE | MDS_RENAME_EXCHANGE;
+    struct mds_getattr_rep *reply = call->reply;
+    struct mds_where where;
+    struct mds_where where_to;
+    struct mds_place from;
+    struct mds_place to;
+    int rc = mds_where_init2(&where, &where_to, call, both);
+
+    if (rc == 0 && (where.flags & both) == both) {
+        rc = -EINVAL;
+    }
+    if (rc == 0) {
+        rc = mds_walk(mds, call, &where, MDS_WALK_PARENT, &from);
+    }
+    if (rc == 0) {
+        rc = mds_walk(mds, call, &where_to, MDS_WALK_PARENT, &to);
+    }
+    if (rc == 0) {
+        rc = rename_names(&from, &to, where.flags);
+    }
+    if (rc == 0) {
+        rc = rename_tree(mds, &from, &to, where.flags);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    const struct fid fid = from.dirent->fid;
+    struct mds_attr victim = {0};
+
+    if (from.inode != to.inode) { /* else both name the same already, and stay */
+        rc = rename_permitted(&from, &to, &where);
+        if (rc != 0) {
+            return rc;
+        }
+        if ((where.flags & MDS_RENAME_EXCHANGE) != 0) {
+            mds->ops->retarget(mds->store, to.dirent, from.inode, NULL, 0);
+            mds->ops->retarget(mds->store, from.dirent, to.inode, NULL, 0);
+            rename_moved(mds, to.inode, to.dir, from.dir);
+        } else if (to.inode != NULL) {
+            mds->ops->retarget(mds->store, to.dirent, from.inode, NULL, 0);
+            mds->ops->remove(mds->store, from.dirent);
+            if (S_ISDIR(to.inode->attr.mode)) {
+                to.dir->attr.nlink--;
+            }
+            mds_inode_unlink(mds, to.inode, &victim);
+        } else {
+            struct mdt_dirent *dirent = NULL;
+
+            rc = mds->ops->insert(mds->store, to.dir, to.name, to.name_bytes, from.inode, NULL, 0,
+                                  from.dir == to.dir ? from.dirent : NULL, &dirent);
+            if (rc != 0) {
+                return rc;
+            }
+            mds->ops->remove(mds->store, from.dirent);
+        }
+        rename_moved(mds, from.inode, from.dir, to.dir);
+        mds_dir_touch(mds, from.dir);
+        mds_dir_touch(mds, to.dir);
+    }
+    reply->head = (struct mds_rep_head){.fid = fid, .walk = MDS_WALK_DONE};
+    reply->attr = victim;
+    call->reply_bytes = sizeof(*reply);
+    return 0;
+}

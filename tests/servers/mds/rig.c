@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See rig.h.
+ */
+#include "tests/servers/mds/rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYMLINKS_MAX 40u
+#define HOPS_MAX     200u
+
+/* ---- the hooks of the cores ---- */
+
+static uint32_t
+reactor_of(const struct rig *rig, const struct mds *mds)
+{
+    (void)rig;
+    return mds->reactor;
+}
+
+static void
+env_complete(struct mds *mds, struct mds_call *call, int status)
+{
+    struct rig_call *of = call->tag;
+
+    (void)mds;
+    BASE_ASSERT(!of->is_done);
+    of->is_done = true;
+    of->status = status;
+    of->call = *call;
+}
+
+static int
+env_destroy(struct mds *mds, uint32_t target, const struct ost_object *objects, uint32_t count)
+{
+    struct rig *rig = mds->user;
+
+    (void)objects;
+    BASE_ASSERT(count > 0 && count <= MDS_DESTROY_BATCH);
+    if (rig->destroy_rc != 0) {
+        return -(int)rig->destroy_rc;
+    }
+    rig->destroyed += count;
+    if (!rig->is_destroy_slow) {
+        mds_destroy_done(mds, target, 0);
+    }
+    return 0;
+}
+
+static void
+env_wake_at(struct mds *mds, uint64_t deadline_ns)
+{
+    struct rig *rig = mds->user;
+
+    if (rig != NULL && deadline_ns < rig->deadline_ns[reactor_of(rig, mds)]) {
+        rig->deadline_ns[reactor_of(rig, mds)] = deadline_ns;
+    }
+}
+
+/* ---- life ---- */
+
+void
+rig_open(struct rig *rig, uint32_t reactors, uint64_t seed)
+{
+    struct mds_ost osts[MDS_OSTS_MAX] = {0};
+    const struct mds_env env = {
+        .complete = env_complete,
+        .destroy = env_destroy,
+        .wake_at = env_wake_at,
+    };
+
+    rig->reactors = reactors;
+    rig->now_ns = 1000;
+    base_prng_seed(&rig->prng, seed);
+    for (uint32_t i = 0; i < rig->osts; i++) {
+        osts[i] =
+            (struct mds_ost){.nid.value = 100 + i / 2, .reactors = 2, .ost = (uint16_t)(i % 2)};
+    }
+    rig->calls = calloc(RIG_CALLS_MAX, sizeof(*rig->calls));
+    BASE_ASSERT(rig->calls != NULL);
+    for (uint32_t i = 0; i < reactors; i++) {
+        const struct mds_options options = {
+            .struct_bytes = sizeof(options),
+            .reactor = i,
+            .reactors = reactors,
+            .osts = osts,
+            .ost_count = rig->osts,
+            .store = rig->store,
+            .inodes_max = rig->inodes_max,
+            .wall_offset_ns = RIG_WALL_NS,
+        };
+
+        rig->deadline_ns[i] = UINT64_MAX;
+        const int rc = mds_core_open(&options, &env, seed + i, rig->now_ns, &rig->mds[i]);
+
+        BASE_ASSERT(rc == 0);
+        rig->mds[i]->user = rig;
+    }
+    rig_connect(rig, 0);
+}
+
+void
+rig_connect(struct rig *rig, uint32_t index)
+{
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        const int rc = mds_client_open(rig->mds[i], NULL, &rig->clients[index][i]);
+
+        BASE_ASSERT(rc == 0);
+    }
+}
+
+void
+rig_kill(struct rig *rig, uint32_t index)
+{
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        if (rig->clients[index][i] != NULL) {
+            mds_client_close(rig->mds[i], rig->clients[index][i]);
+            mds_wake_run(rig->mds[i]);
+            rig->clients[index][i] = NULL;
+        }
+    }
+}
+
+void
+rig_close(struct rig *rig)
+{
+    while (rig_pump(rig, 1000)) {
+    }
+    rig_check(rig);
+    for (uint32_t i = 0; i < RIG_CLIENTS_MAX; i++) {
+        rig_kill(rig, i);
+    }
+    while (rig_pump(rig, 1000)) {
+    }
+    rig_check(rig);
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        BASE_ASSERT(rig->mds[i]->counters.open_handles == 0);
+        BASE_ASSERT(rig->mds[i]->counters.orphans == 0);
+        BASE_ASSERT(rig->mds[i]->counters.parked_now == 0);
+        BASE_ASSERT(rig->mds[i]->counters.locks == 0);
+        mds_core_close(rig->mds[i]);
+    }
+    free(rig->calls);
+    free(rig->bag);
+}
+
+void
+rig_check(struct rig *rig)
+{
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        mds_check(rig->mds[i]);
+    }
+}
+
+void
+rig_time(struct rig *rig, uint64_t delta_ns)
+{
+    const uint64_t end = rig->now_ns + delta_ns;
+
+    for (;;) {
+        uint32_t next = 0;
+
+        for (uint32_t i = 1; i < rig->reactors; i++) {
+            if (rig->deadline_ns[i] < rig->deadline_ns[next]) {
+                next = i;
+            }
+        }
+        if (rig->deadline_ns[next] > end) {
+            break;
+        }
+        rig->now_ns = base_max_u64(rig->now_ns, rig->deadline_ns[next]);
+        rig->deadline_ns[next] = UINT64_MAX;
+        mds_tick(rig->mds[next], rig->now_ns);
+    }
+    rig->now_ns = end;
+}
+
+bool
+rig_pump(struct rig *rig, uint32_t count)
+{
+    (void)rig;
+    (void)count;
+    return false;
+}
+
+/* ---- requests ---- */
+
+struct rig_call *
+rig_begin(struct rig *rig, uint32_t reactor, uint16_t opc, const void *body, uint32_t bytes)
+{
+    uint32_t index = 0;
+
+    while (rig->calls[index].is_used) {
+        index++;
+        BASE_ASSERT(index < RIG_CALLS_MAX);
+    }
+    struct rig_call *call = &rig->calls[index];
+
+    BASE_ASSERT(bytes <= sizeof(call->body));
+    (void)memcpy(call->body, body, bytes);
+    call->is_used = true;
+    call->is_done = false;
+    call->rig = rig;
+    call->reactor = reactor;
+    call->call = (struct mds_call){
+        .body = call->body,
+        .body_bytes = bytes,
+        .reply = call->reply,
+        .reply_max = sizeof(call->reply),
+        .opc = opc,
+        .client = rig->clients[rig->client][reactor],
+        .tag = call,
+    };
+    rig_time(rig, 1000);
+    mds_time_set(rig->mds[reactor], rig->now_ns);
+    const int rc = mds_execute(rig->mds[reactor], &call->call);
+
+    if (rc != MDS_PARKED) {
+        BASE_ASSERT(rc <= 0);
+        call->is_done = true;
+        call->status = rc;
+    }
+    mds_wake_run(rig->mds[reactor]);
+    return call;
+}
+
+int
+rig_end(struct rig *rig, struct rig_call *call)
+{
+    BASE_ASSERT(call->is_done);
+    BASE_ASSERT(call->call.reply_bytes <= sizeof(call->reply));
+    (void)memcpy(rig->reply, call->reply, call->call.reply_bytes);
+    rig->reply_bytes = call->call.reply_bytes;
+    rig->reactor = call->reactor;
+    call->is_used = false;
+    return call->status;
+}
+
+int
+rig_raw(struct rig *rig, uint32_t reactor, uint16_t opc, const void *body, uint32_t bytes)
+{
+    struct rig_call *call = rig_begin(rig, reactor, opc, body, bytes);
+
+    for (uint32_t turns = 0; !call->is_done; turns++) {
+        if (!rig_pump(rig, 1) && !call->is_done) {
+            rig_time(rig, 1000000);
+        }
+        BASE_ASSERT(turns < 100000);
+    }
+    return rig_end(rig, call);
+}
+
+struct text {
+    struct fid base;
+    char path[2 * MDS_PATH_BYTES_MAX + 2];
+    uint32_t bytes;
+};
+
+static void
+text_init(struct text *text, const struct fid *base, const char *path)
+{
+    text->base = base == NULL ? FID_ROOT : *base;
+    text->bytes = path == NULL ? 0 : (uint32_t)strlen(path);
+    BASE_ASSERT(text->bytes < sizeof(text->path));
+    if (text->bytes > 0) {
+        (void)memcpy(text->path, path, text->bytes);
+    }
+}
+
+/* Goes on from where a reply says. */
+static int
+text_advance(struct text *text, const struct mds_rep_head *reply)
+{
+    char rest[sizeof(text->path)];
+    const uint32_t rest_bytes = text->bytes - reply->consumed;
+    const char *link = (const char *)(reply + 1);
+    uint32_t link_bytes = 0;
+
+    BASE_ASSERT(reply->consumed <= text->bytes);
+    (void)memcpy(rest, text->path + reply->consumed, rest_bytes);
+    text->base = reply->fid;
+    if (reply->walk == MDS_WALK_SYMLINK) {
+        link_bytes = reply->link_bytes;
+        if (link_bytes > 0 && link[0] == '/') {
+            text->base = FID_ROOT;
+            while (link_bytes > 0 && link[0] == '/') {
+                link++;
+                link_bytes--;
+            }
+        }
+        if (link_bytes + rest_bytes > MDS_PATH_BYTES_MAX) {
+            return -ENAMETOOLONG;
+        }
+        (void)memcpy(text->path, link, link_bytes);
+    }
+    (void)memcpy(text->path + link_bytes, rest, rest_bytes);
+    text->bytes = link_bytes + rest_bytes;
+    /* After a link "/" the rest begins with a slash: the root is the base already. */
+    while (link_bytes == 0 && text->bytes > 0 && text->path[0] == '/') {
+        text->bytes--;
+        (void)memmove(text->path, text->path + 1, text->bytes);
+    }
+    return 0;
+}
+
+static bool
+is_rep_head(uint16_t opc)
+{
+    return opc != MDS_CLOSE && opc != MDS_STATFS && opc != MDS_SYNC && opc != MDS_FLOCK &&
+           opc != MDS_APPEND_LOCK && opc != MDS_APPEND_UNLOCK;
+}
+
+int
+rig_do(struct rig *rig, uint16_t opc, const void *fixed, uint32_t fixed_bytes,
+       const struct fid *base, const char *path, const struct fid *base2, const char *path2,
+       const void *tail, uint32_t tail_bytes)
+{
+    static struct text first;
+    static struct text second;
+    uint64_t body[1600];
+    uint32_t links = 0;
+
+    text_init(&first, base, path);
+    text_init(&second, base2, path2);
+    for (uint32_t hops = 0;; hops++) {
+        struct mds_req_head *head = (struct mds_req_head *)body;
+        char *at = (char *)body + fixed_bytes;
+
+        BASE_ASSERT(hops < HOPS_MAX);
+        if (first.bytes > MDS_PATH_BYTES_MAX || second.bytes > MDS_PATH_BYTES_MAX) {
+            return -ENAMETOOLONG;
+        }
+        (void)memcpy(body, fixed, fixed_bytes);
+        head->base = first.base;
+        head->uid = rig->uid;
+        head->gid = rig->gid;
+        head->path_bytes = (uint16_t)first.bytes;
+        (void)memcpy(at, first.path, first.bytes);
+        at += first.bytes;
+        if (opc == MDS_REINT_LINK || opc == MDS_REINT_RENAME) {
+            struct mds_rename_req *req = (struct mds_rename_req *)body;
+
+            req->base2 = second.base;
+            req->path2_bytes = (uint16_t)second.bytes;
+            (void)memcpy(at, second.path, second.bytes);
+            at += second.bytes;
+        }
+        if (tail_bytes > 0) {
+            (void)memcpy(at, tail, tail_bytes);
+            at += tail_bytes;
+        }
+        const uint32_t owner = fid_mds_owner(&first.base, rig->reactors);
+        int rc = rig_raw(rig, owner, opc, body, (uint32_t)(at - (char *)body));
+        const struct mds_rep_head *reply = (const struct mds_rep_head *)rig->reply;
+
+        if (rc != 0 || !is_rep_head(opc) || reply->walk == MDS_WALK_DONE) {
+            return rc;
+        }
+        if (reply->walk == MDS_WALK_SYMLINK && ++links > SYMLINKS_MAX) {
+            return -ELOOP;
+        }
+        rc = text_advance(reply->which == 0 ? &first : &second, reply);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+/* Takes the attributes out of a reply. */
+static int
+attr_of(struct rig *rig, int rc)
+{
+    if (rc == 0) {
+        rig->attr = ((const struct mds_getattr_rep *)rig->reply)->attr;
+    }
+    return rc;
+}
+
+int
+rig_stat(struct rig *rig, const char *path)
+{
+    const struct mds_getattr_req req = {.head.flags = MDS_FOLLOW};
+
+    return attr_of(rig,
+                   rig_do(rig, MDS_GETATTR, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_lstat(struct rig *rig, const char *path)
+{
+    const struct mds_getattr_req req = {0};
+
+    return attr_of(rig,
+                   rig_do(rig, MDS_GETATTR, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_stat_fid(struct rig *rig, const struct fid *fid)
+{
+    const struct mds_getattr_req req = {0};
+
+    return attr_of(rig, rig_do(rig, MDS_GETATTR, &req, sizeof(req), fid, "", NULL, NULL, NULL, 0));
+}
+
+int
+rig_mkdir(struct rig *rig, const char *path, uint32_t mode)
+{
+    return rig_mknod(rig, path, S_IFDIR | mode);
+}
+
+int
+rig_mknod(struct rig *rig, const char *path, uint32_t mode)
+{
+    const struct mds_create_req req = {.mode = mode};
+
+    return attr_of(
+        rig, rig_do(rig, MDS_REINT_CREATE, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_symlink(struct rig *rig, const char *target, const char *path)
+{
+    const uint32_t bytes = (uint32_t)strlen(target);
+    const struct mds_create_req req = {.mode = S_IFLNK | 0777, .target_bytes = (uint16_t)bytes};
+
+    return attr_of(rig, rig_do(rig, MDS_REINT_CREATE, &req, sizeof(req), NULL, path, NULL, NULL,
+                               target, bytes));
+}
+
+int
+rig_readlink(struct rig *rig, const char *path)
+{
+    const struct mds_getattr_req req = {0};
+
+    return rig_do(rig, MDS_READLINK, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0);
+}
+
+int
+rig_link(struct rig *rig, const char *from, const char *to)
+{
+    const struct mds_rename_req req = {0};
+
+    return attr_of(rig,
+                   rig_do(rig, MDS_REINT_LINK, &req, sizeof(req), NULL, from, NULL, to, NULL, 0));
+}
+
+int
+rig_unlink(struct rig *rig, const char *path)
+{
+    const struct mds_unlink_req req = {0};
+
+    return attr_of(
+        rig, rig_do(rig, MDS_REINT_UNLINK, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_rmdir(struct rig *rig, const char *path)
+{
+    const struct mds_unlink_req req = {.head.flags = MDS_UNLINK_DIR};
+
+    return attr_of(
+        rig, rig_do(rig, MDS_REINT_UNLINK, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_rename(struct rig *rig, const char *from, const char *to, uint32_t flags)
+{
+    const struct mds_rename_req req = {.head.flags = flags};
+
+    return attr_of(rig,
+                   rig_do(rig, MDS_REINT_RENAME, &req, sizeof(req), NULL, from, NULL, to, NULL, 0));
+}
+
+static int
+open_of(struct rig *rig, int rc)
+{
+    const struct mds_open_rep *reply = (const struct mds_open_rep *)rig->reply;
+
+    if (rc == 0) {
+        rig->attr = reply->attr;
+        rig->handle = reply->handle;
+        rig->created = reply->created;
+    }
+    return rc;
+}
+
+int
+rig_open_file(struct rig *rig, const char *path, uint32_t open_flags, uint32_t flags, uint32_t mode)
+{
+    const struct mds_open_req req = {
+        .head.flags = flags,
+        .open_flags = open_flags,
+        .mode = mode,
+    };
+
+    return open_of(rig,
+                   rig_do(rig, MDS_REINT_OPEN, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_open_fid(struct rig *rig, const struct fid *fid, uint32_t open_flags)
+{
+    const struct mds_open_req req = {.open_flags = open_flags | MDS_OPEN_BY_FID};
+
+    return open_of(rig,
+                   rig_do(rig, MDS_REINT_OPEN, &req, sizeof(req), fid, "", NULL, NULL, NULL, 0));
+}
+
+int
+rig_close_file(struct rig *rig, const struct fid *fid, uint64_t handle, uint32_t flags)
+{
+    const struct mds_close_req req = {.fid = *fid, .handle = handle, .flags = flags};
+
+    return rig_raw(rig, fid_mds_owner(fid, rig->reactors), MDS_CLOSE, &req, sizeof(req));
+}
+
+int
+rig_setattr(struct rig *rig, const char *path, const struct mds_setattr_req *set)
+{
+    struct mds_setattr_req req = *set;
+
+    req.head.flags |= MDS_FOLLOW;
+    return attr_of(
+        rig, rig_do(rig, MDS_REINT_SETATTR, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_chmod(struct rig *rig, const char *path, uint32_t mode)
+{
+    return rig_setattr(rig, path, &(struct mds_setattr_req){.valid = MDS_SET_MODE, .mode = mode});
+}
+
+int
+rig_access(struct rig *rig, const char *path, uint32_t mask)
+{
+    const struct mds_access_req req = {.head.flags = MDS_FOLLOW, .mask = mask};
+
+    return attr_of(rig,
+                   rig_do(rig, MDS_ACCESS, &req, sizeof(req), NULL, path, NULL, NULL, NULL, 0));
+}
+
+int
+rig_creat(struct rig *rig, const char *path)
+{
+    const int rc =
+        rig_open_file(rig, path, MDS_OPEN_WRITE | MDS_OPEN_CREATE | MDS_OPEN_EXCL, 0, 0644);
+
+    return rc != 0 ? rc : rig_close_file(rig, &rig->attr.fid, rig->handle, 0);
+}
+
+int
+rig_readdir(struct rig *rig, const struct fid *dir, uint64_t handle, uint64_t cookie,
+            uint32_t batch_bytes, void (*each)(const struct mds_dirent *entry, void *arg),
+            void *arg)
+{
+    for (;;) {
+        static uint64_t copy[RIG_REPLY_BYTES / 8];
+        const struct mds_readdir_req req = {
+            .cookie = cookie, .handle = handle, .bytes_max = batch_bytes};
+        const int rc = rig_do(rig, MDS_READDIR, &req, sizeof(req), dir, "", NULL, NULL, NULL, 0);
+
+        if (rc != 0) {
+            return rc;
+        }
+        (void)memcpy(copy, rig->reply, rig->reply_bytes); /* @each may ask */
+        const struct mds_readdir_rep *reply = (const struct mds_readdir_rep *)copy;
+        const char *at = (const char *)(reply + 1);
+
+        for (uint32_t i = 0; i < reply->count; i++) {
+            const struct mds_dirent *entry = (const struct mds_dirent *)(const void *)at;
+
+            cookie = entry->cookie;
+            at += entry->bytes;
+            each(entry, arg);
+        }
+        if (reply->is_end != 0) {
+            return 0;
+        }
+        BASE_ASSERT(reply->count > 0);
+    }
+}
+
+int
+rig_flock(struct rig *rig, const struct fid *fid, uint64_t handle, uint64_t owner, uint64_t start,
+          uint64_t end, uint32_t type)
+{
+    const struct mds_flock req = {
+        .fid = *fid, .handle = handle, .owner = owner, .start = start, .end = end, .type = type};
+
+    return rig_raw(rig, fid_mds_owner(fid, rig->reactors), MDS_FLOCK, &req, sizeof(req));
+}
