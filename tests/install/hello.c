@@ -3,6 +3,8 @@
  * A program outside the tree, in the common part of C11 and C++17: two contexts, one message over
  * shared memory. Prints what came.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <causeway/bulk.h>
 #include <causeway/client.h>
 #include <causeway/lnet.h>
