@@ -21,12 +21,14 @@ static_assert(sizeof(struct fid) == 16, "wire");
 #define FID_SEQ_FIRST UINT64_C(0x200000400) /* Lustre's first normal sequence */
 #define FID_ROOT      ((struct fid){FID_SEQ_FIRST, 1, 0})
 
+/* Whether two name the same. */
 static inline bool
 fid_equal(const struct fid *a, const struct fid *b)
 {
     return a->seq == b->seq && a->oid == b->oid && a->ver == b->ver;
 }
 
+/* Whether @fid names nothing. */
 static inline bool
 fid_is_zero(const struct fid *fid)
 {
@@ -40,10 +42,12 @@ fid_mds_owner(const struct fid *fid, uint32_t reactors)
     return (uint32_t)((fid->seq - FID_SEQ_FIRST) % reactors);
 }
 
+/* Mixes @fid; part of the protocol: it places objects on reactors. */
 static inline uint64_t
 fid_hash(const struct fid *fid)
 {
-    uint64_t hash = (fid->seq ^ ((uint64_t)fid->oid << 32) ^ fid->oid) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash =
+        (fid->seq ^ ((uint64_t)fid->oid << 32) ^ fid->oid) * UINT64_C(0x9e3779b97f4a7c15);
 
     return hash ^ (hash >> 29);
 }

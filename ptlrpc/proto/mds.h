@@ -7,20 +7,24 @@
  *   DONE     the operation was executed (or failed: the status says how).
  *   MOVED    status 0, nothing executed: the walk came to a directory of another reactor. Ask
  *            fid_mds_owner(rep.fid) again with base = rep.fid and the path from rep.consumed on.
- *   SYMLINK  status 0, nothing executed: a symbolic link stands in the way: its target's text follows
- *            the fixed part, rep.fid is the directory that holds it, rep.consumed counts the bytes of
- *            path up to and with the link's name. The client splices and asks again (at most 40 times).
- * A path is relative (no leading '/'); components are separated by one or more '/'; "." and ".." are
- * understood; ".." of the root is the root; it may end in '/', which then wants a directory. An empty
- * path names the base itself. Names have 1 to 255 bytes, any but '/' and NUL; longer: -ENAMETOOLONG.
- * The last component's symlink is followed only with MDS_FOLLOW.
+ *   SYMLINK  status 0, nothing executed: a symbolic link stands in the way: its target's text
+ *            follows the fixed part, rep.fid is the directory that holds it, rep.consumed counts
+ *            the bytes of path up to and with the link's name. The client splices and asks again
+ *            (at most 40 times).
+ *
+ * A path is relative (no leading '/'); components are separated by one or more '/'; "." and ".."
+ * are understood; ".." of the root is the root; it may end in '/', which then wants a directory. An
+ * empty path names the base itself. Names have 1 to 255 bytes, any but '/' and NUL; longer:
+ * -ENAMETOOLONG. The last component's symlink is followed only with MDS_FOLLOW.
+ *
  * Permissions are checked for (uid, gid) of the request: owner, group, other bits; uid 0 passes.
  *
  * A request of a reactor that does not own the base gets -EREMOTE.
  *
- * Sizes. A file's size is its objects' as soon as MDS_ATTR_SIZE_ON_OST is set; else attr.size counts
- * (0, or a directory's or link's). The bit is set while the file is open for writing and for good when a
- * close or truncation said that there are bytes. Times: the newer ctime wins, with its mtime.
+ * Sizes. A file's size is its objects' as soon as MDS_ATTR_SIZE_ON_OST is set; else attr.size
+ * counts (0, or a directory's or link's). The bit is set while the file is open for writing and for
+ * good when a close or truncation said that there are bytes. Times: the newer ctime wins, with its
+ * mtime.
  */
 #pragma once
 
@@ -60,7 +64,8 @@ enum mds_flags {
     MDS_WANT_DIR = 1u << 4, /* the object must be a directory: -ENOTDIR */
 };
 
-/* First in every request with a path. `base` and path; the path's bytes follow the op's fixed part. */
+/* First in every request with a path. `base` and path; the path's bytes follow the op's fixed part.
+ */
 struct mds_req_head {
     struct fid base;     /*  0 */
     uint32_t uid;        /* 16 */
@@ -76,7 +81,8 @@ struct mds_rep_head {
     struct fid fid;      /*  0 MOVED, SYMLINK: where to go on; DONE: the object */
     uint16_t walk;       /* 16 enum mds_walk */
     uint16_t consumed;   /* 18 bytes of the path */
-    uint16_t link_bytes; /* 20 SYMLINK: of text after the reply's fixed part (struct mds_rep_head only) */
+    uint16_t link_bytes; /* 20 SYMLINK: of text after the reply's fixed part (struct mds_rep_head
+                            only) */
     uint16_t which;      /* 22 0: the first path, 1: the second (LINK, RENAME) */
 };
 static_assert(sizeof(struct mds_rep_head) == 24, "wire");
@@ -84,18 +90,19 @@ static_assert(sizeof(struct mds_rep_head) == 24, "wire");
 enum mds_attr_flags { MDS_ATTR_SIZE_ON_OST = 1u << 0 };
 
 struct mds_attr {
-    struct fid fid;        /*  0 */
-    uint32_t mode;         /* 16 type and permissions, as st_mode */
-    uint32_t nlink;        /* 20 */
-    uint32_t uid;          /* 24 */
-    uint32_t gid;          /* 28 */
-    uint64_t size;         /* 32 */
-    uint64_t blocks;       /* 40 of 512 bytes */
-    int64_t atime_ns;      /* 48 since 1970 */
-    int64_t mtime_ns;      /* 56 */
-    int64_t ctime_ns;      /* 64 */
-    uint32_t flags;        /* 72 enum mds_attr_flags */
-    uint32_t stripe_bytes; /* 76 file: of one stripe; directory: default for new files, 0: inherit */
+    struct fid fid;   /*  0 */
+    uint32_t mode;    /* 16 type and permissions, as st_mode */
+    uint32_t nlink;   /* 20 */
+    uint32_t uid;     /* 24 */
+    uint32_t gid;     /* 28 */
+    uint64_t size;    /* 32 */
+    uint64_t blocks;  /* 40 of 512 bytes */
+    int64_t atime_ns; /* 48 since 1970 */
+    int64_t mtime_ns; /* 56 */
+    int64_t ctime_ns; /* 64 */
+    uint32_t flags;   /* 72 enum mds_attr_flags */
+    uint32_t
+        stripe_bytes; /* 76 file: of one stripe; directory: default for new files, 0: inherit */
     uint16_t stripe_count; /* 80 */
     uint16_t stripe_first; /* 82 OST index of stripe 0; stripe i is on (first + i) % ost_count */
     uint32_t rdev;         /* 84 */
@@ -111,7 +118,8 @@ struct mds_getattr_rep {
     struct mds_attr attr;
 };
 
-/* ACCESS: -EACCES if not all of `mask` (R_OK 4, W_OK 2, X_OK 1; 0: exists). Reply: mds_getattr_rep. */
+/* ACCESS: -EACCES if not all of `mask` (R_OK 4, W_OK 2, X_OK 1; 0: exists). Reply: mds_getattr_rep.
+ */
 struct mds_access_req {
     struct mds_req_head head;
     uint32_t mask; /* 32 */
@@ -127,7 +135,8 @@ enum mds_open_flags {
     MDS_OPEN_DIRECTORY = 1u << 5,
     MDS_OPEN_PATH = 1u << 6,   /* O_PATH: no permission on the object needed */
     MDS_OPEN_BY_FID = 1u << 7, /* a further handle on an object that may be unlinked (fork, exec) */
-    MDS_OPEN_TMPFILE = 1u << 8,/* O_TMPFILE: a nameless file in the directory that the path names */
+    MDS_OPEN_TMPFILE =
+        1u << 8, /* O_TMPFILE: a nameless file in the directory that the path names */
 };
 
 /* OPEN. Reply: mds_open_rep. A handle is the client's until CLOSE or its death. */
@@ -162,8 +171,8 @@ enum mds_setattr_valid {
     MDS_SET_MODE = 1u << 0,
     MDS_SET_UID = 1u << 1,
     MDS_SET_GID = 1u << 2,
-    MDS_SET_SIZE = 1u << 3, /* the client punches the objects after the reply; sets SIZE_ON_OST if the
-                               size is not 0 or it was set */
+    MDS_SET_SIZE = 1u << 3, /* the client punches the objects after the reply; sets SIZE_ON_OST if
+                               the size is not 0 or it was set */
     MDS_SET_ATIME = 1u << 4,
     MDS_SET_MTIME = 1u << 5,
     MDS_SET_ATIME_NOW = 1u << 6,
@@ -190,17 +199,17 @@ struct mds_setattr_req {
 /* CREATE. The symlink's target follows the path. Reply: mds_getattr_rep. */
 struct mds_create_req {
     struct mds_req_head head;
-    uint32_t mode;          /* 32 type and permissions, umask applied */
-    uint32_t rdev;          /* 36 */
-    uint16_t target_bytes;  /* 40 */
-    uint16_t stripe_count;  /* 42 of a directory: its default */
-    uint32_t stripe_bytes;  /* 44 */
+    uint32_t mode;         /* 32 type and permissions, umask applied */
+    uint32_t rdev;         /* 36 */
+    uint16_t target_bytes; /* 40 */
+    uint16_t stripe_count; /* 42 of a directory: its default */
+    uint32_t stripe_bytes; /* 44 */
 };
 
 /*
- * LINK and RENAME. head names the existing object, base2 and the second path (which follows the first) the
- * new name. Sent to the owner of head.base. Reply: mds_getattr_rep; for RENAME attr is of a file that the
- * rename unlinked (nlink 0 and fid), or zero.
+ * LINK and RENAME. head names the existing object, base2 and the second path (which follows the
+ * first) the new name. Sent to the owner of head.base. Reply: mds_getattr_rep; for RENAME attr is
+ * of a file that the rename unlinked (nlink 0 and fid), or zero.
  */
 struct mds_rename_req {
     struct mds_req_head head;
@@ -209,15 +218,16 @@ struct mds_rename_req {
     uint16_t reserved[3];
 };
 
-/* UNLINK. Reply: mds_getattr_rep, attr after the unlink (the MDS has the objects destroyed by itself). */
+/* UNLINK. Reply: mds_getattr_rep, attr after the unlink (the MDS has the objects destroyed by
+ * itself). */
 struct mds_unlink_req {
     struct mds_req_head head;
 };
 
 /*
- * READDIR. head.base is the directory, path empty. Entries in an order that holds while others are made
- * and removed: what is there from beginning to end is seen exactly once. Cookie 0 begins; "." and ".."
- * come first. Each entry's own cookie continues after it.
+ * READDIR. head.base is the directory, path empty. Entries in an order that holds while others are
+ * made and removed: what is there from beginning to end is seen exactly once. Cookie 0 begins; "."
+ * and ".." come first. Each entry's own cookie continues after it.
  */
 struct mds_readdir_req {
     struct mds_req_head head;
@@ -228,10 +238,10 @@ struct mds_readdir_req {
 };
 struct mds_readdir_rep {
     struct mds_rep_head head;
-    uint32_t count;       /* 24 of entries that follow */
-    uint32_t is_end;      /* 28 */
+    uint32_t count;  /* 24 of entries that follow */
+    uint32_t is_end; /* 28 */
 };
-struct mds_dirent { /* each begins at a multiple of 8 */
+struct mds_dirent {      /* each begins at a multiple of 8 */
     struct fid fid;      /*  0 */
     uint64_t cookie;     /* 16 */
     uint16_t type;       /* 24 DT_REG ... */
@@ -248,9 +258,15 @@ struct mds_statfs_rep {
     uint64_t bytes_free; /* 24 */
 };
 
-enum mds_flock_type { MDS_LOCK_READ = 0, MDS_LOCK_WRITE = 1, MDS_LOCK_UNLOCK = 2, MDS_LOCK_TEST = 0x10 };
+enum mds_flock_type {
+    MDS_LOCK_READ = 0,
+    MDS_LOCK_WRITE = 1,
+    MDS_LOCK_UNLOCK = 2,
+    MDS_LOCK_TEST = 0x10
+};
 
-/* FLOCK. -EAGAIN: held by another. Reply: the same struct (TEST: what stands in the way, or UNLOCK). */
+/* FLOCK. -EAGAIN: held by another. Reply: the same struct (TEST: what stands in the way, or
+ * UNLOCK). */
 struct mds_flock {
     struct fid fid;  /*  0 */
     uint64_t handle; /* 16 */

@@ -2,27 +2,28 @@
 /*
  * The OSS's requests and replies.
  *
- * An object is made by its first write (or CREATE) and reads as zeros where nothing was written. Objects
- * are owned by reactors: ost_object_owner(); another reactor answers -EREMOTE.
+ * An object is made by its first write (or CREATE) and reads as zeros where nothing was written.
+ * Objects are owned by reactors: ost_object_owner(); another reactor answers -EREMOTE.
  *
  * Who copies. The client says in a READ or WRITE what it can do, the server picks:
  *   inline  up to OST_INLINE_BYTES_MAX bytes travel in the request or reply.
  *   bulk    the client exported its memory; the server pulls or pushes before it replies.
- *   lease   the server lends its own memory: the reply has a bulk handle and a lease. The client pulls
- *           (READ) and gives the lease back by RELEASE, or pushes (WRITE) and then sends COMMIT, which
- *           makes the bytes part of the object. Leases end with the client's export. Lent memory is not
- *           given to anybody else before the lease ends.
+ *   lease   the server lends its own memory: the reply has a bulk handle and a lease. The client
+ *           pulls (READ) and gives the lease back by RELEASE, or pushes (WRITE) and then sends
+ *           COMMIT, which makes the bytes part of the object. Leases end with the client's export.
+ *           Lent memory is not given to anybody else before the lease ends.
  */
 #pragma once
 
 #include "ptlrpc/proto/fid.h"
 
 #define OST_INLINE_BYTES_MAX 8192u
-#define OST_IO_BYTES_MAX     (UINT64_C(1) << 32) /* of one READ or WRITE */
-#define OST_LEASE_BYTES_MAX  (UINT64_C(4) << 20) /* of one lease */
+#define OST_IO_BYTES_MAX     (UINT64_C(1) << 32)          /* of one READ or WRITE */
+#define OST_LEASE_BYTES_MAX  (UINT64_C(4) << 20)          /* of one lease */
 #define OST_OBJECT_BYTES_MAX (INT64_MAX & ~INT64_C(4095)) /* beyond: -EFBIG */
 
-enum ost_opc { /* Lustre's numbers where it has them */
+/* Lustre's numbers where it has them. */
+enum ost_opc {
     OST_GETATTR = 1,
     OST_SETATTR = 2,
     OST_READ = 3,
@@ -67,8 +68,9 @@ struct ost_io_req {
 static_assert(sizeof(struct ost_io_req) == 56, "wire");
 
 /*
- * Reply of READ, WRITE and COMMIT. Then the inline data or the lease's bulk handle. READ: length is short
- * only at the object's end. A WRITE that found no space for all has a short length (-ENOSPC if none).
+ * Reply of READ, WRITE and COMMIT. Then the inline data or the lease's bulk handle. READ: length is
+ * short only at the object's end. A WRITE that found no space for all has a short length (-ENOSPC
+ * if none).
  */
 struct ost_io_rep {
     uint64_t length;       /*  0 moved, or lent */
@@ -115,7 +117,8 @@ struct ost_destroy_req {
     uint32_t reserved;
 };
 
-/* PUNCH: free [start, end); end UINT64_MAX: truncate to start, growing with a hole if it is shorter. */
+/* PUNCH: free [start, end); end UINT64_MAX: truncate to start, growing with a hole if it is
+ * shorter. */
 struct ost_punch_req {
     struct ost_object object; /*  0 */
     uint64_t start;           /* 24 */
@@ -136,8 +139,8 @@ struct ost_statfs_req {
     uint32_t reserved;
 };
 struct ost_statfs_rep {
-    uint64_t bytes;      /*  0 */
-    uint64_t bytes_free; /*  8 */
-    uint64_t objects;    /* 16 in use */
-    uint64_t objects_max;/* 24 */
+    uint64_t bytes;       /*  0 */
+    uint64_t bytes_free;  /*  8 */
+    uint64_t objects;     /* 16 in use */
+    uint64_t objects_max; /* 24 */
 };
