@@ -85,11 +85,11 @@ lnet_credits_return(struct lnet_credits *credits, int32_t count)
 static inline void
 lnet_credits_touch(struct lnet_credits *credits)
 {
+    /* All is as before but `min`, so I1 and I2 need no other look. */
     BASE_ASSERT(credits->in_flight == 0);
-    if (BASE_UNLIKELY(credits->available - 1 < credits->min)) {
+    if (BASE_UNLIKELY(credits->available <= credits->min)) {
         credits->min = credits->available - 1;
     }
-    lnet_credits_check(credits);
 }
 
 /* A message begins to wait. */

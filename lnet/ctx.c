@@ -21,6 +21,7 @@
 #define QUEUED_MESSAGES_MAX_DEFAULT 1024u
 #define TRANSACTION_TIMEOUT_NS      UINT64_C(50000000000)
 #define CONNECT_TIMEOUT_NS          UINT64_C(10000000000)
+#define TIMEOUT_NS_MAX              (UINT64_C(1) << 62) /* now + timeout must not wrap */
 #define TIMERS_PER_TURN             64u
 #define POSTS_PER_TURN              64u
 
@@ -60,6 +61,8 @@ options_apply(struct lnet *ctx, const struct lnet_options *given)
                                       : options.transaction_timeout_ns;
     ctx->connect_timeout_ns =
         options.connect_timeout_ns == 0 ? CONNECT_TIMEOUT_NS : options.connect_timeout_ns;
+    ctx->transaction_timeout_ns = base_min_u64(ctx->transaction_timeout_ns, TIMEOUT_NS_MAX);
+    ctx->connect_timeout_ns = base_min_u64(ctx->connect_timeout_ns, TIMEOUT_NS_MAX);
     base_prng_seed(&ctx->prng, options.seed);
     ctx->incarnation = base_prng_u64(&ctx->prng) | 1;
     return 0;
@@ -312,6 +315,9 @@ lnet_poll(struct lnet *ctx, uint64_t now_ns, uint32_t budget)
     BASE_ASSERT(!ctx->is_in_poll);
     ctx->is_in_poll = true;
     if (BASE_LIKELY(now_ns > ctx->now_ns)) {
+        if (BASE_UNLIKELY(!ctx->has_time)) {
+            lnet_peers_begin_time(ctx, now_ns);
+        }
         ctx->now_ns = now_ns;
     }
     if (BASE_UNLIKELY(ctx->is_armed)) {

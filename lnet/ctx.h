@@ -27,6 +27,7 @@ struct lnet {
     bool is_armed; /* the owner may sleep on event_fd */
     bool is_in_poll;
     bool is_closing;
+    bool has_time;   /* lnet_poll() has been called: now_ns is the time */
     bool lo_is_used; /* interface 0 must be polled */
     bool turn_is_odd;
     uint32_t ni_count;

@@ -404,6 +404,38 @@ lnet_peer_on_conn_down(struct lnet_ni *ni, struct lnet_lnd_conn *conn, int reaso
     }
 }
 
+static void
+peer_begin_time(struct lnet_peer *peer, uint64_t now_ns)
+{
+    struct base_timers *timers = &peer->ctx->timers;
+
+    BASE_LIST_FOREACH(link, &peer->queue) {
+        BASE_CONTAINER_OF(link, struct lnet_msg, link)->deadline_ns += now_ns;
+    }
+    if (base_timer_is_armed(&peer->timer)) {
+        base_timer_arm(timers, &peer->timer, peer->timer.deadline_ns + now_ns);
+    }
+    BASE_LIST_FOREACH(link, &peer->ops) {
+        struct lnet_op *op = BASE_CONTAINER_OF(link, struct lnet_op, peer_link);
+
+        /* The deadline of a GET is the caller's, in the caller's time. */
+        if (!op->is_get && base_timer_is_armed(&op->timer)) {
+            base_timer_arm(timers, &op->timer, op->timer.deadline_ns + now_ns);
+        }
+    }
+}
+
+void
+lnet_peers_begin_time(struct lnet *ctx, uint64_t now_ns)
+{
+    ctx->has_time = true;
+    for (uint32_t i = 0; i < LNET_PEER_BUCKETS; i++) {
+        BASE_LIST_FOREACH(link, &ctx->peer_buckets[i]) {
+            peer_begin_time(BASE_CONTAINER_OF(link, struct lnet_peer, hash_link), now_ns);
+        }
+    }
+}
+
 void
 lnet_peers_work(struct lnet *ctx)
 {

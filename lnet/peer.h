@@ -73,6 +73,11 @@ void lnet_peer_check_unused(struct lnet_peer *peer);
 /* Tells the watchers that @peer is up, if they do not know. */
 void lnet_peer_tell_up(struct lnet_peer *peer);
 
+/*
+ * The first lnet_poll() brings the time: what was submitted before it has its timeout from now on.
+ */
+void lnet_peers_begin_time(struct lnet *ctx, uint64_t now_ns);
+
 /* Does what was put off: disconnects, news for the watchers, the freeing of peers. */
 void lnet_peers_work(struct lnet *ctx);
 

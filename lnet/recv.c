@@ -65,11 +65,42 @@ entry_use(struct lnet *ctx, struct lnet_entry *entry, uint64_t offset_bytes, uin
     return false;
 }
 
-static int
-recv_put(struct lnet *ctx, struct lnet_peer *peer, const struct lnet_hdr *hdr, const void *payload)
+/* The target has a PUT that wants to know. */
+static void
+put_ack(struct lnet_peer *peer, const struct lnet_hdr *hdr, uint64_t offset_bytes,
+        uint64_t moved_bytes)
 {
-    struct lnet_entry *entry =
-        lnet_portal_find(&ctx->portals[hdr->portal], peer, hdr, LNET_MD_OP_PUT);
+    const struct lnet_hdr ack = {
+        .type = LNET_MSG_ACK,
+        .portal = hdr->portal,
+        .length_bytes = (uint32_t)moved_bytes,
+        .match_bits = hdr->match_bits,
+        .hdr_data = hdr->hdr_data,
+        .md_cookie = hdr->md_cookie,
+        .offset_bytes = offset_bytes,
+    };
+
+    (void)lnet_msg_respond(peer, &ack, NULL, 0);
+}
+
+/*
+ * Whether @entry shows any number of messages where they lie and this one is not too long: nothing
+ * is to be copied or accounted for. A service's request buffer is such an MD.
+ */
+static inline bool
+entry_only_shows(const struct lnet_entry *entry, const struct lnet_hdr *hdr)
+{
+    const uint32_t mask =
+        LNET_MD_PEEK | LNET_MD_MANAGE_REMOTE | LNET_MD_MAX_SIZE | LNET_MD_ACK_DISABLE;
+
+    return (entry->options & mask) == LNET_MD_PEEK && entry->threshold == -1 &&
+           hdr->length_bytes <= entry->length_bytes;
+}
+
+static int __attribute__((noinline))
+recv_put_general(struct lnet *ctx, struct lnet_peer *peer, struct lnet_entry *entry,
+                 const struct lnet_hdr *hdr, const void *payload)
+{
     uint64_t offset_bytes = 0;
     uint64_t moved_bytes = 0;
 
@@ -101,18 +132,37 @@ recv_put(struct lnet *ctx, struct lnet_peer *peer, const struct lnet_hdr *hdr, c
     if (BASE_LIKELY(handler != NULL)) {
         handler(ctx, &event);
     }
-    if (BASE_UNLIKELY((hdr->flags & LNET_PUT_ACK) != 0) && (options & LNET_MD_ACK_DISABLE) == 0) {
-        const struct lnet_hdr ack = {
-            .type = LNET_MSG_ACK,
-            .portal = hdr->portal,
-            .length_bytes = (uint32_t)moved_bytes,
-            .match_bits = hdr->match_bits,
-            .hdr_data = hdr->hdr_data,
-            .md_cookie = hdr->md_cookie,
-            .offset_bytes = offset_bytes,
-        };
+    if ((hdr->flags & LNET_PUT_ACK) != 0 && (options & LNET_MD_ACK_DISABLE) == 0) {
+        put_ack(peer, hdr, offset_bytes, moved_bytes);
+    }
+    return 0;
+}
 
-        (void)lnet_msg_respond(peer, &ack, NULL, 0);
+static inline int
+recv_put(struct lnet *ctx, struct lnet_peer *peer, const struct lnet_hdr *hdr, const void *payload)
+{
+    struct lnet_entry *entry =
+        lnet_portal_find(&ctx->portals[hdr->portal], peer, hdr, LNET_MD_OP_PUT);
+
+    if (BASE_UNLIKELY(entry == NULL || !entry_only_shows(entry, hdr) || entry->handler == NULL)) {
+        return recv_put_general(ctx, peer, entry, hdr, payload);
+    }
+    const struct lnet_event event = {
+        .type = LNET_EV_PUT,
+        .portal = hdr->portal,
+        .peer = peer,
+        .md = {entry->slot.cookie},
+        .match_bits = hdr->match_bits,
+        .hdr_data = hdr->hdr_data,
+        .request_bytes = hdr->length_bytes,
+        .moved_bytes = hdr->length_bytes,
+        .data = payload,
+        .user = entry->user,
+    };
+
+    entry->handler(ctx, &event);
+    if (BASE_UNLIKELY((hdr->flags & LNET_PUT_ACK) != 0)) {
+        put_ack(peer, hdr, 0, hdr->length_bytes);
     }
     return 0;
 }
