@@ -181,12 +181,28 @@ peer_on_deadline(struct base_timer *timer, uint64_t now_ns)
     }
 }
 
+/* The table is full: ends connections of ours that nobody uses. Their places are free later. */
+static void
+peers_reclaim(struct lnet *ctx)
+{
+    for (uint32_t i = 0; i < LNET_PEER_BUCKETS; i++) {
+        BASE_LIST_FOREACH(link, &ctx->peer_buckets[i]) {
+            struct lnet_peer *peer = BASE_CONTAINER_OF(link, struct lnet_peer, hash_link);
+
+            if (peer->is_ours && peer_is_unused(peer)) {
+                lnet_peer_disconnect(peer);
+            }
+        }
+    }
+}
+
 /* A new peer without references. Errors: -EAGAIN. */
 static int
 peer_create(struct lnet *ctx, struct lnet_ni *ni, const struct lnet_process *process,
             struct lnet_peer **peer_out)
 {
     if (ctx->peer_count == ctx->peers_max) {
+        peers_reclaim(ctx);
         return -EAGAIN;
     }
     struct lnet_peer *peer =

@@ -45,8 +45,7 @@ struct lnet_peer {
     uint32_t reference_count;
     uint32_t response_count; /* ACKs and REPLYs in the queue */
     bool is_disconnecting;
-    bool is_ours; /* we made the connection */
-    bool is_reaping;
+    bool is_ours;                 /* we made the connection */
     uint64_t connect_deadline_ns; /* of the peer's own connection, when ours lost */
     struct base_list queue;       /* struct lnet_msg.link, oldest first */
     struct base_list ops;         /* struct lnet_op.peer_link */
