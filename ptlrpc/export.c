@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One peer can't take the places of all others. */
+#define PEER_EXPORTS_MAX 16u
+
 #define SLOT_REPLY_BYTES (sizeof(struct ptlrpc_hdr) + PTLRPC_SLOT_BODY_BYTES)
 
 /* ---- slots ------------------------------------------------------------------------------------
@@ -156,16 +159,23 @@ ptlrpc_export_destroy(struct ptlrpc_export *export_, int reason)
 /* ---- CONNECT ----------------------------------------------------------------------------------
  */
 
-/* The export of the import that @hdr comes from, if there is one. */
+/*
+ * The export of the import that @hdr comes from, if there is one; and how many its peer has of this
+ * service.
+ */
 static struct ptlrpc_export *
 export_of_import(const struct ptlrpc_service *service, const struct ptlrpc_hdr *hdr,
-                 const struct lnet_peer *peer)
+                 const struct lnet_peer *peer, uint32_t *peer_count_out)
 {
+    *peer_count_out = 0;
     BASE_LIST_FOREACH(link, &service->export_list) {
         struct ptlrpc_export *export_ = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
 
-        if (export_->peer == peer && export_->incarnation == hdr->u.request.incarnation &&
-            !export_->is_evicted) {
+        if (export_->peer != peer) {
+            continue;
+        }
+        (*peer_count_out)++;
+        if (export_->incarnation == hdr->u.request.incarnation && !export_->is_evicted) {
             return export_;
         }
     }
@@ -217,7 +227,8 @@ ptlrpc_export_connect(struct ptlrpc_rq *rq, struct lnet_peer *peer)
 {
     struct ptlrpc_service *service = rq->service;
     const struct ptlrpc_hdr *hdr = &rq->hdr;
-    struct ptlrpc_export *export_ = export_of_import(service, hdr, peer);
+    uint32_t peer_count = 0;
+    struct ptlrpc_export *export_ = export_of_import(service, hdr, peer, &peer_count);
 
     if (hdr->u.request.slot == 0 || hdr->u.request.slot > PTLRPC_SLOTS_MAX ||
         hdr->u.request.incarnation == 0 || hdr->u.request.body_bytes > PTLRPC_CONNECT_BYTES_MAX) {
@@ -233,7 +244,7 @@ ptlrpc_export_connect(struct ptlrpc_rq *rq, struct lnet_peer *peer)
         ptlrpc_rq_answer(rq, peer, PTLRPC_HDR_NO_EXPORT, 0, 0, 0);
         return;
     }
-    export_ = export_create(service, hdr, peer);
+    export_ = peer_count < PEER_EXPORTS_MAX ? export_create(service, hdr, peer) : NULL;
     if (export_ == NULL) {
         ptlrpc_rq_answer(rq, peer, 0, 0, -EAGAIN, 0);
         return;

@@ -226,11 +226,30 @@ connected(struct ptlrpc_import *import, const struct ptlrpc_hdr *reply, uint32_t
     import_move(import, PTLRPC_IMP_FULL, 0, import->own.msg + 1, bytes);
 }
 
+/* The server had no room for a CONNECT or DISCONNECT: the same again after a pause. */
+static void
+own_on_busy(struct ptlrpc_import *import)
+{
+    const uint64_t at_ns = lnet_now(import->rpc->ctx) + RETRY_PAUSE_NS;
+
+    if (import->is_disconnecting) {
+        import->is_disconnecting = false; /* close_step() sends another one */
+        ptlrpc_timer_at(import->rpc, at_ns);
+    } else if (!import->is_closing) {
+        import->connect_tries = 0; /* it is alive */
+        connect_at(import, at_ns);
+    }
+}
+
 void
 ptlrpc_import_own_reply(struct ptlrpc_import *import, const struct ptlrpc_hdr *reply,
                         uint32_t bytes)
 {
     own_end(import);
+    if ((reply->flags & PTLRPC_HDR_BUSY) != 0) {
+        own_on_busy(import);
+        return;
+    }
     if (import->is_disconnecting) {
         import->is_finished = true;
         ptlrpc_timer_at(import->rpc, lnet_now(import->rpc->ctx));

@@ -322,9 +322,12 @@ request_execute(struct ptlrpc_rq *rq, struct ptlrpc_slot *slot, const void *body
     }
 }
 
-/* No rq is free: says BUSY from the stack, if it is a request at all. */
-static void
-request_busy(struct ptlrpc_service *service, const struct lnet_event *event)
+/*
+ * None but the reserved rqs are free. Returns one of them for ptlrpc's own ops, so that clients can
+ * connect to and leave a busy server. Others are answered with BUSY, from the stack: NULL.
+ */
+static struct ptlrpc_rq *
+rq_take_last(struct ptlrpc_service *service, const struct lnet_event *event)
 {
     struct ptlrpc_hdr hdr;
 
@@ -332,7 +335,12 @@ request_busy(struct ptlrpc_service *service, const struct lnet_event *event)
     __asm__ volatile("" ::: "memory");
     if (!request_is_sound(&hdr, event->moved_bytes, event->match_bits)) {
         service->refused_count++;
-        return;
+        return NULL;
+    }
+    const struct ptlrpc_op_state *op = op_find(service, hdr.opc);
+
+    if (op != NULL && op->op.handler == NULL && service->rqs.free_count > 0) {
+        return base_pool_take(&service->rqs);
     }
     service->busy_count++;
 
@@ -350,6 +358,7 @@ request_busy(struct ptlrpc_service *service, const struct lnet_event *event)
     if (lnet_put_inline(service->rpc->ctx, &target, &reply, sizeof(reply)) != 0) {
         service->reply_drop_count++;
     }
+    return NULL;
 }
 
 /* The lnet_handler_fn of a service's MD. Validates, finds slot and op, executes. */
@@ -367,10 +376,11 @@ service_event(struct lnet *ctx, const struct lnet_event *event)
         service->refused_count++;
         return;
     }
-    struct ptlrpc_rq *rq = base_pool_take(&service->rqs);
+    struct ptlrpc_rq *rq = BASE_LIKELY(service->rqs.free_count > PTLRPC_RQS_RESERVED)
+                               ? base_pool_take(&service->rqs)
+                               : rq_take_last(service, event);
 
     if (BASE_UNLIKELY(rq == NULL)) {
-        request_busy(service, event);
         return;
     }
     (void)memcpy(&rq->hdr, event->data, sizeof(rq->hdr));
@@ -514,7 +524,7 @@ opc_limit(const struct ptlrpc_service_options *options)
 static void
 rqs_init(struct ptlrpc_service *service, size_t stride, size_t body_stride)
 {
-    for (uint32_t i = 0; i < service->rqs_max; i++) {
+    for (uint32_t i = 0; i < service->rqs.total_count; i++) {
         struct ptlrpc_rq *rq = base_pool_at(&service->rqs, i);
 
         BASE_POOL_UNPOISON(rq, sizeof(*rq));
@@ -532,6 +542,7 @@ service_allocate(struct ptlrpc_service *service, const struct ptlrpc_service_opt
     const size_t body_stride = base_align_up(service->rpc->body_bytes_max, BASE_CACHE_LINE);
     /* An odd number of cache lines, so that the starts spread over all sets. */
     const size_t stride = (2 * body_stride + sizeof(struct ptlrpc_hdr)) | BASE_CACHE_LINE;
+    const uint32_t rqs_count = service->rqs_max + PTLRPC_RQS_RESERVED;
 
     service->ops = calloc(service->op_count, sizeof(service->ops[0]));
     service->op_hists = calloc(2 * (size_t)service->op_count, sizeof(service->op_hists[0]));
@@ -539,14 +550,14 @@ service_allocate(struct ptlrpc_service *service, const struct ptlrpc_service_opt
     service->exports = calloc(service->exports_max, sizeof(struct ptlrpc_export *));
     service->active_counts = calloc((size_t)service->rqs_max + 1, sizeof(uint64_t));
     service->hists = calloc(1, sizeof(*service->hists));
-    service->messages = aligned_alloc(BASE_CACHE_LINE, service->rqs_max * stride);
+    service->messages = aligned_alloc(BASE_CACHE_LINE, rqs_count * stride);
     if (service->ops == NULL || service->op_hists == NULL || service->op_index == NULL ||
         service->exports == NULL || service->active_counts == NULL || service->hists == NULL ||
         service->messages == NULL) {
         return -ENOMEM;
     }
     const int rc =
-        base_pool_init(&service->rqs, sizeof(struct ptlrpc_rq), service->rqs_max, BASE_CACHE_LINE);
+        base_pool_init(&service->rqs, sizeof(struct ptlrpc_rq), rqs_count, BASE_CACHE_LINE);
 
     if (rc != 0) {
         return rc;

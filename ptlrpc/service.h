@@ -9,7 +9,7 @@
  *
  * Invariants:
  *
- *   I1  rqs.total_count == rqs.free_count + active + those on `unsent`
+ *   I1  rqs.total_count == rqs.free_count + active + those on `unsent`, between calls
  *   I2  slot->rq != NULL implies slot->rq->slot == slot: one execution per xid and slot
  *   I3  an rq that outlives its handler's call is on the list of its export, or has none
  *   I4  export->active counts the rqs whose export it is; they keep no more than that
@@ -21,6 +21,9 @@
 
 /* The longest reply body that a slot keeps without memory of its own. */
 #define PTLRPC_SLOT_BODY_BYTES 192u
+
+/* Beyond rqs_max, for CONNECT, DISCONNECT and PING. */
+#define PTLRPC_RQS_RESERVED 2u
 
 /* What an export remembers of the last request in a slot. */
 struct ptlrpc_slot {

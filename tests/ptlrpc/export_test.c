@@ -281,6 +281,22 @@ exports_are_bounded_and_places_are_used_again(void **state)
 }
 
 static void
+a_peer_has_its_share_of_the_exports(void **state)
+{
+    struct ptlrpc_import *import = NULL;
+
+    bed_open(&bed, NULL);
+    for (uint32_t i = 1; i < 17; i++) {
+        import = bed_import(&bed, &(struct bed_options){0});
+        fake_settle(&bed.world);
+        assert_int_equal(ptlrpc_import_state(import), i < 16 ? PTLRPC_IMP_FULL : PTLRPC_IMP_DISCON);
+    }
+    assert_int_equal(bed.state_status, -EAGAIN);
+    assert_int_equal(bed_stats(&bed).export_count, 16);
+    bed_close(&bed);
+}
+
+static void
 a_dead_client_is_forgotten_once_and_its_requests_finish_without_it(void **state)
 {
     bed_open(&bed, NULL);
@@ -314,6 +330,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_slot_whose_request_was_given_up_serves_the_next_one),
     cmocka_unit_test(over_a_network_that_loses_and_doubles_each_request_runs_at_most_once),
     cmocka_unit_test(exports_are_bounded_and_places_are_used_again),
+    cmocka_unit_test(a_peer_has_its_share_of_the_exports),
     cmocka_unit_test(a_dead_client_is_forgotten_once_and_its_requests_finish_without_it),
 };
 

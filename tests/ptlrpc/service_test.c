@@ -270,6 +270,61 @@ when_no_request_is_free_clients_come_again_and_all_are_served(void **state)
 }
 
 static void
+clients_come_and_go_while_no_request_is_free(void **state)
+{
+    struct ptlrpc_import *other = NULL;
+
+    bed_open(&bed, &(struct bed_options){.rqs_max = 4});
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(bed_send(bed.import, BED_HOLD, NULL, 0, &calls[i]), 0);
+    }
+    fake_settle(&bed.world);
+    assert_int_equal(bed_stats(&bed).rqs_free_min, 0);
+    other = bed_import(&bed, &(struct bed_options){0});
+    fake_settle(&bed.world);
+    assert_int_equal(ptlrpc_import_state(other), PTLRPC_IMP_FULL);
+    ptlrpc_import_close(other);
+    fake_settle(&bed.world);
+    assert_int_equal(bed.disconnected_count, 1);
+    bed_close(&bed);
+}
+
+/* Makes the first *(uint32_t *)arg replies BUSY. */
+static enum fake_verdict
+make_busy(struct fake_message *message, void *arg)
+{
+    uint32_t *count = arg;
+
+    if (message->portal == PTLRPC_PORTAL_REPLY && *count > 0) {
+        (*count)--;
+        ((struct ptlrpc_hdr *)(void *)message->data)->flags = PTLRPC_HDR_BUSY;
+        ((struct ptlrpc_hdr *)(void *)message->data)->u.reply.body_bytes = 0;
+        message->bytes = sizeof(struct ptlrpc_hdr);
+    }
+    return FAKE_PASS;
+}
+
+static void
+a_connect_and_a_disconnect_that_are_told_busy_come_again(void **state)
+{
+    struct ptlrpc_import *other = NULL;
+    uint32_t count = 5;
+
+    bed_open(&bed, NULL);
+    bed.world.filter = make_busy;
+    bed.world.filter_arg = &count;
+    other = bed_import(&bed, &(struct bed_options){0});
+    fake_pass(&bed.world, BED_TIMEOUT_NS / 2, 100);
+    assert_int_equal(count, 0);
+    assert_int_equal(ptlrpc_import_state(other), PTLRPC_IMP_FULL);
+    count = 1;
+    ptlrpc_import_close(other);
+    fake_pass(&bed.world, BED_TIMEOUT_NS / 2, 100);
+    assert_int_equal(bed.closed_count, 1);
+    bed_close(&bed);
+}
+
+static void
 a_client_that_holds_its_share_does_not_starve_another(void **state)
 {
     bed_open(&bed, &(struct bed_options){.rqs_max = 16, .max_rpcs = 256});
@@ -351,6 +406,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(connects_that_ask_for_nonsense_are_refused),
     cmocka_unit_test(random_messages_do_no_harm),
     cmocka_unit_test(when_no_request_is_free_clients_come_again_and_all_are_served),
+    cmocka_unit_test(clients_come_and_go_while_no_request_is_free),
+    cmocka_unit_test(a_connect_and_a_disconnect_that_are_told_busy_come_again),
     cmocka_unit_test(a_client_that_holds_its_share_does_not_starve_another),
     cmocka_unit_test(replies_wait_when_the_network_has_no_room),
     cmocka_unit_test(a_portal_has_one_service_and_an_op_one_handler),
