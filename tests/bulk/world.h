@@ -2,7 +2,8 @@
 /*
  * Nodes with a bulk engine each, in one thread, and memory that shows every wrong byte.
  *
- * The same cases run over LNet (world_lnet.c) and over a stand-in with faults (world_fake.c).
+ * The same cases run over LNet (world_shm.c, world_lo.c) and over a stand-in with faults
+ * (world_fake.c).
  *
  * Memory: a list of pieces in one arena with guards of 0xA5 before, between and behind them. Byte i
  * of the list's content is the pattern of (seed, i), so a shifted, stale or foreign byte is seen.
@@ -31,8 +32,11 @@ void world_contexts_close(uint32_t count);
 /* The largest payload of one message. */
 uint64_t world_put_bytes_max(void);
 
-/* Whether @path can be had here between two nodes; @is_pool: all memory of regions. */
+/* Whether @path can be had here; @is_pool: all memory is of regions. */
 bool world_has_path(enum bulk_path path, bool is_pool);
+
+/* Whether all nodes are the same context, which then has one engine. */
+bool world_is_one(void);
 
 /* ---- the rest is common ---- */
 

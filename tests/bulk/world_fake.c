@@ -40,6 +40,12 @@ world_contexts_close(uint32_t count)
     }
 }
 
+bool
+world_is_one(void)
+{
+    return false;
+}
+
 uint64_t
 world_put_bytes_max(void)
 {
