@@ -50,12 +50,14 @@ typedef void (*ost_store_done_fn)(struct ost_store_op *op, int status);
 struct ost_store_op {
     ost_store_done_fn done;
     struct ost_object object;
-    uint64_t offset;      /* in */
-    uint64_t length;      /* in: asked; out: mapped. punch: in: the end */
-    int64_t now_ns;       /* in: wall clock, for the object's times */
-    int64_t times[2];     /* setattr: mtime, ctime */
-    uint32_t whence;      /* seek */
-    uint32_t iov_count;   /* out: of a map */
+    uint64_t offset;    /* in */
+    uint64_t length;    /* in: asked; out: mapped. punch: in: the end */
+    int64_t now_ns;     /* in: wall clock, for the object's times */
+    int64_t times[2];   /* setattr: mtime, ctime */
+    uint32_t whence;    /* in: seek */
+    uint32_t iov_count; /* out: of a map */
+    struct iovec
+        *iov; /* in: room for OST_STORE_SEGMENTS_MAX, for maps; out: the memory, in order */
     struct ost_attr attr; /* out: after the operation */
 
     /* The store's own. */
@@ -67,8 +69,6 @@ struct ost_store_op {
     uint32_t held_count;
     uint32_t reserved;
     void *held[OST_STORE_HOLDS_MAX];
-
-    struct iovec iov[OST_STORE_SEGMENTS_MAX]; /* out: of a map, in order */
 };
 
 struct ost_store {

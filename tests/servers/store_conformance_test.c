@@ -55,6 +55,7 @@ struct call {
     bool is_done;
     int status;
     uint8_t fill;
+    struct iovec iov[OST_STORE_SEGMENTS_MAX];
 };
 
 static void
@@ -75,6 +76,7 @@ call_init(struct call *call, uint32_t object, uint64_t offset, uint64_t length)
                                  .offset = offset,
                                  .length = length,
                                  .now_ns = 1000}};
+    call->op.iov = call->iov;
 }
 
 static void
