@@ -488,7 +488,7 @@ request_io(struct oss *oss, struct ptlrpc_rq *rq, const struct ost_io_req *req, 
     io->handle_bytes = req->handle_bytes;
     io->op.object = req->object;
     io->op.attr = (struct ost_attr){0};
-    if (oss->is_closed || !oss->has_leases || io->length > OST_LEASE_BYTES_MAX) {
+    if (!oss->has_leases || (is_write && io->length > OST_LEASE_BYTES_MAX)) {
         io->flags &= ~(uint32_t)OST_F_LEASE;
     }
     return io;
