@@ -545,7 +545,7 @@ appends_in_flight_never_meet(void **state)
 static void
 client_that_dies_in_the_middle_of_bulk_leaves_no_trace(void **state)
 {
-    for (uint32_t rounds = 0; rounds < 30; rounds++) {
+    for (uint32_t rounds = 0; rounds < 12; rounds++) {
         static struct rig_call calls[4];
         struct bulk_export *export_ = NULL;
 
@@ -574,7 +574,7 @@ server_closes_with_everything_in_flight(void **state)
     static struct rig_call lease;
     struct bulk_export *export_ = NULL;
 
-    for (uint32_t rounds = 0; rounds < 10; rounds++) {
+    for (uint32_t rounds = 0; rounds < 6; rounds++) {
         rig_open(&(struct rig_options){.xfers_max = 2});
         (void)lease_take(1, OST_WRITE, 5, 0, MIB, &lease);
         for (uint32_t i = 0; i < 8; i++) {
