@@ -281,13 +281,17 @@ ptlrpc_export_peer_event(struct ptlrpc_service *service, struct lnet_peer *peer,
 }
 
 uint64_t
-ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns)
+ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t late_ns)
 {
+    const bool was_absent = late_ns > service->reconnect_ns / 4;
     uint64_t next_ns = PTLRPC_NEVER;
 
     BASE_LIST_FOREACH_SAFE(link, next, &service->export_list) {
         struct ptlrpc_export *export_ = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
 
+        if (BASE_UNLIKELY(was_absent && export_->lost_ns <= now_ns)) {
+            export_->lost_ns = now_ns + service->reconnect_ns; /* its CONNECT may be here already */
+        }
         if (export_->is_evicted) {
             ptlrpc_export_destroy(export_, export_->evict_reason);
         } else if (export_->lost_ns <= now_ns) {

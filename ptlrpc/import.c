@@ -23,6 +23,8 @@
 #include <string.h>
 
 #define RPCS_DEFAULT      16u
+#define TIMEOUT_NS_MAX    (UINT64_C(1) << 50) /* 13 days; times TRIES_LIMIT it does not wrap */
+#define TRIES_LIMIT       1024u
 #define TRIES_DEFAULT     3u
 #define CLOSE_NS          UINT64_C(1000000000)
 #define RETRY_PAUSE_NS    UINT64_C(10000000) /* between CONNECTs over a network that fails */
@@ -468,6 +470,41 @@ waiting_tick(struct ptlrpc_import *import, uint64_t now_ns)
     return PTLRPC_NEVER;
 }
 
+/*
+ * A fresh try for @req, which is out or waits. It counts as one: a context that is polled too
+ * rarely for its timeouts does not wait for ever.
+ */
+static void
+req_on_absence(struct ptlrpc_request *req, uint64_t now_ns)
+{
+    const struct ptlrpc_import *import = req->import;
+
+    if (req->tries > import->tries_max) {
+        return;
+    }
+    if (req->state != PTLRPC_REQ_RESEND) {
+        req->deadline_ns = now_ns + import->timeout_ns;
+    }
+    req->final_ns = now_ns + import->timeout_ns * (import->tries_max - req->tries + 1);
+    req->tries++;
+}
+
+void
+ptlrpc_import_absent(struct ptlrpc_import *import, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < import->max_rpcs; i++) {
+        if (import->slots[i] != NULL) {
+            req_on_absence(import->slots[i], now_ns);
+        }
+    }
+    BASE_LIST_FOREACH(link, &import->waiting) {
+        req_on_absence(BASE_CONTAINER_OF(link, struct ptlrpc_request, link), now_ns);
+    }
+    if (import->own.state == PTLRPC_REQ_SENT && !import->is_closing) {
+        import->own.deadline_ns = now_ns + import->timeout_ns;
+    }
+}
+
 static void
 connecting_tick(struct ptlrpc_import *import, uint64_t now_ns)
 {
@@ -539,7 +576,10 @@ import_init(struct ptlrpc_import *import, struct ptlrpc *rpc,
     import->portal = options->portal;
     import->index = index;
     import->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : rpc->timeout_ns;
+    import->timeout_ns = base_min_u64(import->timeout_ns, TIMEOUT_NS_MAX);
     import->tries_max = options->tries_max > 0 ? options->tries_max : TRIES_DEFAULT;
+    import->tries_max = base_min_u32(import->tries_max, TRIES_LIMIT);
+    import->total_ns = import->timeout_ns * import->tries_max;
     import->state_changed = options->state_changed;
     import->user = options->user;
     import->connect_at_ns = PTLRPC_NEVER;

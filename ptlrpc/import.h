@@ -23,7 +23,8 @@ struct ptlrpc_import {
     uint32_t max_rpcs;
     uint32_t free_count;
     uint32_t waiting_count;
-    uint64_t timeout_ns;
+    uint64_t timeout_ns;        /* of one try */
+    uint64_t total_ns;          /* of all tries */
     struct base_list waiting;   /* DELAYED requests, oldest first */
     struct ptlrpc_hdr template; /* of its requests */
     struct ptlrpc_request **slots;
@@ -79,6 +80,9 @@ void ptlrpc_import_evict(struct ptlrpc_import *import);
 
 /* A connection to the peer went down, or could not be made: @status. */
 void ptlrpc_import_peer_down(struct ptlrpc_import *import, int status);
+
+/* Nobody polled for a while until @now_ns: the present tries of all requests begin afresh. */
+void ptlrpc_import_absent(struct ptlrpc_import *import, uint64_t now_ns);
 
 /* What is due at @now_ns. Returns when to look again. */
 uint64_t ptlrpc_import_tick(struct ptlrpc_import *import, uint64_t now_ns);

@@ -98,7 +98,7 @@ req_send(struct ptlrpc_request *req, uint64_t stamp)
     req->tries = 1;
     req->stages.sent = stamp;
     req->deadline_ns = now_ns + import->timeout_ns;
-    req->final_ns = now_ns + import->timeout_ns * import->tries_max;
+    req->final_ns = now_ns + import->total_ns;
     ptlrpc_req_move(&req->state, PTLRPC_REQ_SENT);
     import->sent_count++;
     if (ptlrpc_import_in_flight(import) > import->in_flight_max) {
@@ -459,7 +459,8 @@ ptlrpc_request_send(struct ptlrpc_request *request, uint32_t bytes, ptlrpc_done_
     if (import->waiting_count > import->waiting_max) {
         import->waiting_max = import->waiting_count;
     }
-    request->final_ns = lnet_now(rpc->ctx) + import->timeout_ns * import->tries_max;
+    request->tries = 1;
+    request->final_ns = lnet_now(rpc->ctx) + import->total_ns;
     ptlrpc_timer_at(rpc, request->final_ns);
     ptlrpc_import_want(import);
     return 0;

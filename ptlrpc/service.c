@@ -458,9 +458,9 @@ unsent_tick(struct ptlrpc_service *service, uint64_t now_ns)
 }
 
 uint64_t
-ptlrpc_service_tick(struct ptlrpc_service *service, uint64_t now_ns)
+ptlrpc_service_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t late_ns)
 {
-    return base_min_u64(unsent_tick(service, now_ns), ptlrpc_export_tick(service, now_ns));
+    return base_min_u64(unsent_tick(service, now_ns), ptlrpc_export_tick(service, now_ns, late_ns));
 }
 
 /* ---- making and ending ------------------------------------------------------------------------

@@ -153,8 +153,11 @@ void ptlrpc_export_destroy(struct ptlrpc_export *export_, int reason);
 /* A connection to @peer came up (0) or went down. */
 void ptlrpc_export_peer_event(struct ptlrpc_service *service, struct lnet_peer *peer, int status);
 
-/* Evictions and lost connections that are due at @now_ns. Returns when to look again. */
-uint64_t ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns);
+/*
+ * Evictions and lost connections that are due at @now_ns; nobody polled for at least @late_ns.
+ * Returns when to look again.
+ */
+uint64_t ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t late_ns);
 
 /* Room for a reply of @bytes, header included, in @slot; NULL: out of memory. */
 struct ptlrpc_hdr *ptlrpc_slot_room(struct ptlrpc_slot *slot, uint32_t bytes);
@@ -169,8 +172,8 @@ void ptlrpc_rq_answer(struct ptlrpc_rq *rq, struct lnet_peer *peer, uint32_t fla
 /* Gives @rq back without an answer. */
 void ptlrpc_rq_free(struct ptlrpc_rq *rq);
 
-/* Replies that are to be sent again. Returns when to look again. */
-uint64_t ptlrpc_service_tick(struct ptlrpc_service *service, uint64_t now_ns);
+/* Replies that are to be sent again, and ptlrpc_export_tick(). Returns when to look again. */
+uint64_t ptlrpc_service_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t late_ns);
 
 /* Disconnects every export and takes the service off the network. */
 void ptlrpc_service_close(struct ptlrpc_service *service);

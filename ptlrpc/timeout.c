@@ -23,13 +23,17 @@ ptlrpc_tick(struct lnet *ctx, void *arg)
 {
     struct ptlrpc *rpc = arg;
     const uint64_t now_ns = lnet_now(ctx);
+    const uint64_t late_ns = now_ns - base_min_u64(now_ns, rpc->timer_ns);
     uint64_t next_ns = PTLRPC_NEVER;
 
     rpc->timer_ns = PTLRPC_NEVER;
     BASE_LIST_FOREACH(link, &rpc->import_list) {
-        next_ns = base_min_u64(
-            next_ns,
-            ptlrpc_import_tick(BASE_CONTAINER_OF(link, struct ptlrpc_import, link), now_ns));
+        struct ptlrpc_import *import = BASE_CONTAINER_OF(link, struct ptlrpc_import, link);
+
+        if (BASE_UNLIKELY(late_ns > import->timeout_ns / 4)) {
+            ptlrpc_import_absent(import, now_ns);
+        }
+        next_ns = base_min_u64(next_ns, ptlrpc_import_tick(import, now_ns));
     }
     ptlrpc_req_tell_all(rpc);
     BASE_LIST_FOREACH_SAFE(link, next, &rpc->import_list) {
@@ -37,7 +41,7 @@ ptlrpc_tick(struct lnet *ctx, void *arg)
     }
     for (uint32_t i = 0; i < LNET_PORTALS; i++) {
         if (rpc->services[i] != NULL) {
-            next_ns = base_min_u64(next_ns, ptlrpc_service_tick(rpc->services[i], now_ns));
+            next_ns = base_min_u64(next_ns, ptlrpc_service_tick(rpc->services[i], now_ns, late_ns));
         }
     }
     next_ns = base_min_u64(next_ns, rpc->timer_ns); /* what callbacks wanted */

@@ -43,6 +43,32 @@ requests_sent_before_the_connection_wait_for_it(void **state)
 }
 
 static void
+requests_sent_before_the_first_poll_have_their_time(void **state)
+{
+    struct fake_world world = {.now_ns = 0, .put_bytes_max = 16384};
+    struct ptlrpc *rpc[2];
+    struct ptlrpc_import *import = NULL;
+    struct ptlrpc_import_options options = {
+        .struct_bytes = sizeof(options), .portal = BED_PORTAL, .target = fake_process(1)};
+    struct lnet *ctx[2] = {fake_open(&world, 1), fake_open(&world, 2)};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ptlrpc_open(ctx[i], NULL, NULL, &rpc[i]), 0);
+    }
+    assert_int_equal(ptlrpc_import_open(rpc[1], &options, &import), 0);
+    assert_int_equal(bed_send(import, BED_NULL, NULL, 0, &calls[0]), 0);
+    world.now_ns = UINT64_C(1000000000000000);
+    (void)lnet_poll(ctx[1], world.now_ns, 100);
+    assert_int_equal(calls[0].done_count, 0);
+    assert_int_equal(ptlrpc_import_state(import), PTLRPC_IMP_CONNECTING);
+    for (uint32_t i = 0; i < 2; i++) {
+        ptlrpc_close(rpc[i]);
+    }
+    lnet_close(ctx[0]);
+    lnet_close(ctx[1]);
+}
+
+static void
 a_lost_connect_is_sent_again(void **state)
 {
     uint32_t drop = 1;
@@ -335,6 +361,7 @@ imports_are_bounded(void **state)
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(requests_sent_before_the_connection_wait_for_it),
+    cmocka_unit_test(requests_sent_before_the_first_poll_have_their_time),
     cmocka_unit_test(a_lost_connect_is_sent_again),
     cmocka_unit_test(a_lost_connect_reply_makes_no_second_export),
     cmocka_unit_test(a_service_that_refuses_says_why),

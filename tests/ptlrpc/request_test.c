@@ -217,6 +217,39 @@ who_waits_too_long_for_a_slot_times_out(void **state)
 }
 
 static void
+a_pause_of_the_caller_is_no_timeout(void **state)
+{
+    bed_open(&bed, &(struct bed_options){.tries_max = 1});
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_equal(bed_send(bed.import, BED_HOLD, NULL, 0, &calls[0]), 0);
+        bed.world.now_ns += 100 * BED_TIMEOUT_NS; /* nobody polls */
+        fake_settle(&bed.world);
+        fake_pass(&bed.world, BED_TIMEOUT_NS - 1000, 10);
+        assert_int_equal(calls[0].done_count, 0);
+        bed_release(&bed);
+        fake_settle(&bed.world);
+        assert_int_equal(calls[0].status, 0);
+    }
+    assert_int_equal(info().resend_count, 0);
+    bed_close(&bed);
+}
+
+static void
+who_polls_too_rarely_waits_no_longer_than_his_tries(void **state)
+{
+    bed_open(&bed, &(struct bed_options){.max_rpcs = 1});
+    assert_int_equal(bed_send(bed.import, BED_HOLD, NULL, 0, &calls[0]), 0);
+    assert_int_equal(bed_send(bed.import, BED_HOLD, NULL, 0, &calls[1]), 0);
+    fake_settle(&bed.world);
+    fake_pass(&bed.world, 20 * BED_TIMEOUT_NS, 10);
+    assert_int_equal(calls[0].done_count, 1);
+    assert_int_equal(calls[0].status, -ETIMEDOUT);
+    fake_pass(&bed.world, 20 * BED_TIMEOUT_NS, 10);
+    assert_int_equal(calls[1].done_count, 1);
+    bed_close(&bed);
+}
+
+static void
 cancelled_requests_end_once_wherever_they_are(void **state)
 {
     const struct bed_options options = {.max_rpcs = 2};
@@ -256,7 +289,7 @@ a_cancelled_request_whose_server_is_silent_gives_its_slot_back(void **state)
     assert_int_equal(bed_send(bed.import, BED_HOLD, NULL, 0, &calls[0]), 0);
     fake_settle(&bed.world);
     ptlrpc_request_cancel(calls[0].request);
-    fake_pass(&bed.world, 3 * BED_TIMEOUT_NS, 10);
+    fake_pass(&bed.world, 3 * BED_TIMEOUT_NS, 30);
     assert_int_equal(calls[0].done_count, 1);
     assert_int_equal(info().in_flight, 0);
     bed_close(&bed);
@@ -404,6 +437,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_request_that_is_never_answered_times_out_after_its_tries),
     cmocka_unit_test(with_one_try_nothing_is_sent_again),
     cmocka_unit_test(who_waits_too_long_for_a_slot_times_out),
+    cmocka_unit_test(a_pause_of_the_caller_is_no_timeout),
+    cmocka_unit_test(who_polls_too_rarely_waits_no_longer_than_his_tries),
     cmocka_unit_test(cancelled_requests_end_once_wherever_they_are),
     cmocka_unit_test(a_cancelled_request_whose_server_is_silent_gives_its_slot_back),
     cmocka_unit_test(requests_cancelled_at_any_time_end_once_and_no_body_is_anothers),
