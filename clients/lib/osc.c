@@ -206,9 +206,13 @@ lease_move(struct osc_piece *piece, const struct ost_io_rep *rep, const void *ha
     piece->crc32c = rep->crc32c;
     const int rc = bulk_transfer(fs->bulk, &request, NULL);
 
-    if (rc != 0) {
+    if (rc == -EAGAIN) {
+        /* Bulk has its hands full: ask again when something has ended. */
         lease_give_back(piece);
-        piece_end(piece, rc == -EAGAIN ? -ENOBUFS : rc, 0);
+        base_list_append(&fs->starved, &piece->op.link);
+    } else if (rc != 0) {
+        lease_give_back(piece);
+        piece_end(piece, rc, 0);
     }
 }
 
@@ -316,7 +320,7 @@ tail_write(struct osc_piece *piece, struct ost_io_req *req, char *tail)
 
             if (rc != 0) {
                 piece->export_ = NULL;
-                return rc == -EAGAIN ? -ENOBUFS : rc;
+                return rc;
             }
         }
         req->handle_bytes = bulk_export_pack(piece->export_, tail, BULK_HANDLE_BYTES_MAX);
@@ -366,6 +370,9 @@ piece_send(struct client_op *op)
         if (tail_bytes < 0) {
             ptlrpc_request_drop(request);
             rc = (int)tail_bytes;
+            if (rc == -EAGAIN) {
+                base_list_append(&op->fs->starved, &op->link);
+            }
         } else {
             rc = ptlrpc_request_send(request, (uint32_t)sizeof(*req) + (uint32_t)tail_bytes,
                                      piece_replied, piece);
