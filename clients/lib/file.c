@@ -381,7 +381,7 @@ setattr_run(struct client_call *call, struct mdc_op *mdc, const struct causeway_
     struct mds_setattr_req *request = &mdc->request.setattr;
 
     request->valid = attr->valid;
-    request->mode = attr->mode;
+    request->mode = attr->mode & 07777u;
     request->uid = attr->uid;
     request->gid = attr->gid;
     request->size = attr->size;

@@ -7,15 +7,11 @@
 #include "base/clock.h"
 #include "base/wait.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct reactor {
     struct reactor_options options;
@@ -216,27 +212,4 @@ reactor_call(struct reactor *reactor, void (*fn)(struct ptlrpc *rpc, void *arg),
     }
     while (sem_wait(&reactor->called) != 0) {
     }
-}
-
-const char *
-run_dir_new(char path[64])
-{
-    (void)strcpy(path, "/tmp/causeway-test-XXXXXX");
-    return mkdtemp(path);
-}
-
-void
-run_dir_delete(const char *path)
-{
-    DIR *dir = opendir(path);
-    const struct dirent *entry;
-
-    if (dir == NULL) {
-        return;
-    }
-    while ((entry = readdir(dir)) != NULL) {
-        (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    (void)closedir(dir);
-    (void)rmdir(path);
 }

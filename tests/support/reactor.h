@@ -29,9 +29,3 @@ void reactor_stop(struct reactor *reactor);
 
 /* Calls @fn(@arg) in the reactor's thread, between two polls, and waits for its end. */
 void reactor_call(struct reactor *reactor, void (*fn)(struct ptlrpc *rpc, void *arg), void *arg);
-
-/* Makes a directory for rendezvous sockets, of one test. Returns its path, to be freed by... */
-const char *run_dir_new(char path[64]);
-
-/* ... and removes it with what is in it. */
-void run_dir_delete(const char *path);

@@ -7,6 +7,7 @@
 
 #include "clients/lib/core.h"
 #include "tests/support/reactor.h"
+#include "tests/support/run_dir.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -193,7 +194,7 @@ bed_set_up(void **state)
 {
     struct bed *bed = calloc(1, sizeof(*bed));
 
-    (void)run_dir_new(bed->run_dir);
+    run_dir_make(bed->run_dir);
     for (uint32_t i = 0; i < 2; i++) {
         bed->fakes[i].index = i;
         bed->fakes[i].first = &bed->fakes[0];
@@ -227,7 +228,7 @@ bed_tear_down(void **state)
     causeway_unmount(bed->fs);
     reactor_stop(bed->reactors[0]);
     reactor_stop(bed->reactors[1]);
-    run_dir_delete(bed->run_dir);
+    run_dir_remove(bed->run_dir);
     free(bed);
     return 0;
 }
