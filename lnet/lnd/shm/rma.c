@@ -29,12 +29,10 @@
 #include "lnet/lnd/shm/ni.h"
 
 #include <errno.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#    include <emmintrin.h>
-#endif
 
 #ifndef MADV_POPULATE_WRITE
 #    define MADV_POPULATE_WRITE 23
@@ -198,71 +196,77 @@ cursor_advance(struct shm_cursor *cursor, uint64_t bytes)
     }
 }
 
-/* Whether the process that holds the other end of the socket still does. */
+/*
+ * Whether the process that holds the other end of the socket still does. Most often nothing at all
+ * has happened on any socket, and the cheapest of system calls says so.
+ */
 static bool
-peer_lives(const struct shm_link *link)
+peer_lives(const struct shm_conn *conn)
 {
+    struct epoll_event event;
     char byte;
 
-    return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN;
+    return epoll_wait(shm_conn_ni(conn)->epoll_fd, &event, 1, 0) == 0 ||
+           recv(conn->link.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN;
+}
+
+/* One call's worth: at most CMA_IOV_MAX pieces from @cursor on. Returns the bytes moved or an
+ * error. */
+static int64_t
+cma_step(const struct shm_link *link, const struct shm_cursor *cursor, bool is_write,
+         uint64_t address, uint64_t bytes)
+{
+    struct iovec local[CMA_IOV_MAX];
+    uint32_t local_count = 0;
+    uint64_t here_bytes = 0;
+    uint64_t skip_bytes = cursor->offset_bytes;
+
+    while (local_count < cursor->iov_count && local_count < CMA_IOV_MAX && here_bytes < bytes) {
+        const struct iovec *piece = &cursor->iov[local_count];
+        const uint64_t length = base_min_u64(piece->iov_len - skip_bytes, bytes - here_bytes);
+
+        local[local_count++] =
+            (struct iovec){.iov_base = (uint8_t *)piece->iov_base + skip_bytes, .iov_len = length};
+        here_bytes += length;
+        skip_bytes = 0;
+    }
+    const struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = here_bytes};
+    const ssize_t moved = is_write
+                              ? process_vm_writev(link->os_pid, local, local_count, &remote, 1, 0)
+                              : process_vm_readv(link->os_pid, local, local_count, &remote, 1, 0);
+
+    if (moved < 0) {
+        return errno == ESRCH ? -ECONNRESET : errno == ENOMEM ? -EFAULT : -errno;
+    }
+    return moved;
 }
 
 /*
- * Copies by the kernel. A dead peer's number may belong to another process by now: a read fetches
- * the peer's probe value in the same call and compares it, a write looks at the socket before.
+ * Copies by the kernel. A dead peer's number may belong to another process by now: before a write
+ * and after a read the socket, which the kernel hangs up at the peer's end, is looked at.
  */
 static int
-cma_copy(const struct shm_link *link, const struct lnet_lnd_rma *rma, uint64_t address,
+cma_copy(const struct shm_conn *conn, const struct lnet_lnd_rma *rma, uint64_t address,
          uint64_t bytes)
 {
     struct shm_cursor cursor = {.iov = rma->local, .iov_count = rma->local_count};
 
+    if (rma->is_write && !peer_lives(conn)) {
+        return -ECONNRESET;
+    }
     cursor_advance(&cursor, 0);
     while (bytes > 0) {
-        uint64_t probe = 0;
-        struct iovec local[CMA_IOV_MAX + 1] = {{.iov_base = &probe, .iov_len = sizeof(probe)}};
-        uint32_t local_count = rma->is_write ? 0 : 1;
-        uint64_t here_bytes = 0;
-        uint64_t skip_bytes = cursor.offset_bytes;
+        const int64_t moved = cma_step(&conn->link, &cursor, rma->is_write, address, bytes);
 
-        for (uint32_t i = 0; i < cursor.iov_count && i < CMA_IOV_MAX && here_bytes < bytes; i++) {
-            const uint64_t length =
-                base_min_u64(cursor.iov[i].iov_len - skip_bytes, bytes - here_bytes);
-
-            local[local_count++] = (struct iovec){
-                .iov_base = (uint8_t *)cursor.iov[i].iov_base + skip_bytes, .iov_len = length};
-            here_bytes += length;
-            skip_bytes = 0;
+        if (moved <= 0) {
+            return moved < 0 ? (int)moved : -EFAULT;
         }
-        const struct iovec remote[2] = {
-            {.iov_base = (void *)(uintptr_t)link->probe_address, .iov_len = sizeof(probe)},
-            {.iov_base = (void *)(uintptr_t)address, .iov_len = here_bytes}};
-        ssize_t moved = 0;
-
-        if (rma->is_write) {
-            if (!peer_lives(link)) {
-                return -ECONNRESET;
-            }
-            moved = process_vm_writev(link->os_pid, local, local_count, remote + 1, 1, 0);
-        } else {
-            moved = process_vm_readv(link->os_pid, local, local_count, remote, 2, 0);
-            if (moved >= 0 && probe != link->probe_value) {
-                return -ECONNRESET;
-            }
-            moved -= moved >= 0 ? (ssize_t)sizeof(probe) : 0;
-        }
-        if (moved < 0) {
-            return errno == ESRCH ? -ECONNRESET : errno == ENOMEM ? -EFAULT : -errno;
-        }
-        if (moved == 0) {
-            return -EFAULT; /* nothing is there, at the first page already */
-        }
-        /* A short count may be a hole in the peer's memory; the next round tells. */
+        /* A short count may be a hole in the peer's memory: the next round tells. */
         bytes -= (uint64_t)moved;
         address += (uint64_t)moved;
         cursor_advance(&cursor, (uint64_t)moved);
     }
-    return 0;
+    return rma->is_write || peer_lives(conn) ? 0 : -ECONNRESET;
 }
 
 /* ---- the mapped way ------------------------------------------------------------------------ */
@@ -380,7 +384,7 @@ rma_copy(struct shm_conn *conn, const struct lnet_lnd_rma *rma, const struct shm
         }
         return address < key->address || address + bytes < address
                    ? -ERANGE
-                   : cma_copy(link, rma, address, bytes);
+                   : cma_copy(conn, rma, address, bytes);
     }
     if (key->offset_bytes > region->length_bytes ||
         rma->remote_offset_bytes > region->length_bytes - key->offset_bytes ||
