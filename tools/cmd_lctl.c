@@ -302,7 +302,7 @@ print_services(const json_t *services)
 }
 
 static void
-print_params(const json_t *params)
+print_params(json_t *params)
 {
     const char *name = NULL;
     json_t *value = NULL;

@@ -73,7 +73,8 @@ make_dir(struct run *run)
     }
     (void)snprintf(run->dir, sizeof(run->dir), "%s/causeway-run-XXXXXX", base);
     if (mkdtemp(run->dir) == NULL) {
-        (void)fprintf(stderr, "causeway run: cannot make %s: %m\n", run->dir);
+        (void)fprintf(stderr, "causeway run: cannot make %s: %s\n", run->dir,
+                      lnet_error_name(-errno));
         return -errno;
     }
     return 0;
@@ -407,7 +408,8 @@ run_on_servers(struct run *run, char **argv)
     const uint64_t start_ns = base_clock_now_ns();
     const pid_t child = env != NULL ? start_command(argv, env, &before) : -1;
     if (child < 0) {
-        (void)fprintf(stderr, "causeway run: cannot start %s: %m\n", argv[0]);
+        (void)fprintf(stderr, "causeway run: cannot start %s: %s\n", argv[0],
+                      lnet_error_name(-errno));
         host_stop(host);
         host_free(host);
         return 1;

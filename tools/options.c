@@ -6,6 +6,8 @@
  */
 #include "tools/options.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -95,7 +97,7 @@ seconds_parse(const char *text, uint64_t *ns_out)
     if (errno != 0 || !isfinite(seconds) || seconds > 1e9) {
         return -ERANGE;
     }
-    *ns_out = (uint64_t)llround(seconds * 1e9);
+    *ns_out = (uint64_t)(seconds * 1e9 + .5);
     return 0;
 }
 
@@ -338,7 +340,8 @@ read_file(struct reader *reader, const char *path)
     FILE *file = fopen(path, "re");
 
     if (file == NULL) {
-        (void)fprintf(stderr, "%s: option 'config': %s: %m\n", reader->set->command, path);
+        (void)fprintf(stderr, "%s: option 'config': %s: %s\n", reader->set->command, path,
+                      base_errno_name(errno));
         exit(2);
     }
     reader->file = path;

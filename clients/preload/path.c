@@ -129,13 +129,15 @@ resolve_absolute(const char *path, struct target *target)
             target->path = path;
             return 0;
         }
+        const bool went_through = rest != NULL;
         const int rc = tidy("", path, target->text);
         if (rc != 0) {
             return rc;
         }
         rest = after_prefix(target->text);
         if (rest == NULL) {
-            target->path = path;
+            /* The prefix is nothing to the kernel: out of it by ".." is what the text leads to. */
+            target->path = went_through ? target->text : path;
             return 0;
         }
     }
