@@ -27,6 +27,9 @@ log_line(void *arg, int level, const char *subsystem, const char *text)
 {
     const struct host *host = arg;
 
+    if (level > host->options.log_level) {
+        return;
+    }
     (void)fprintf(stderr, "causeway %s: %s: %s: %s\n", host->options.name,
                   base_log_level_name(level), subsystem, text);
 }

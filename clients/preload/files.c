@@ -252,8 +252,12 @@ sweep_lingering(void)
 
 /* ---- placeholders ---- */
 
+/*
+ * fdopendir() asks the kernel by itself whether a directory is open for reading: its placeholder
+ * is, and reads as an empty file.
+ */
 static int
-open_placeholder(uint32_t index, bool is_cloexec)
+open_placeholder(uint32_t index, bool is_cloexec, bool is_dir)
 {
     char path[32];
 
@@ -263,7 +267,8 @@ open_placeholder(uint32_t index, bool is_cloexec)
         return -EBADF;
     }
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dummy_fd);
-    const int fd = (int)RAW(openat, AT_FDCWD, path, O_WRONLY | (is_cloexec ? O_CLOEXEC : 0), 0);
+    const int fd = (int)RAW(openat, AT_FDCWD, path,
+                            (is_dir ? O_RDONLY : O_WRONLY) | (is_cloexec ? O_CLOEXEC : 0), 0);
     if (fd < 0) {
         return -errno;
     }
@@ -306,9 +311,9 @@ stock_take(bool is_cloexec, uint32_t *index_out)
 /* A placeholder with a description, from stock or new. Returns the descriptor or a negative errno.
  */
 static int
-take_placeholder(bool is_cloexec, uint32_t *index_out)
+take_placeholder(bool is_cloexec, bool is_dir, uint32_t *index_out)
 {
-    int fd = stock_take(is_cloexec, index_out);
+    int fd = is_dir ? -1 : stock_take(is_cloexec, index_out);
 
     if (fd >= 0) {
         return fd;
@@ -317,7 +322,7 @@ take_placeholder(bool is_cloexec, uint32_t *index_out)
     if (*index_out == FILES_OPEN_MAX) {
         return -ENFILE;
     }
-    fd = open_placeholder(*index_out, is_cloexec);
+    fd = open_placeholder(*index_out, is_cloexec, is_dir);
     if (fd < 0) {
         atomic_store(&table->descriptions[*index_out].reference_count, 0);
     }
@@ -328,6 +333,7 @@ int
 files_install(struct causeway_file *open_file, int flags, const char *path)
 {
     const bool is_cloexec = (flags & O_CLOEXEC) != 0;
+    const bool is_dir = S_ISDIR(causeway_file_mode(open_file));
     uint32_t index = 0;
     int rc = 0;
 
@@ -340,7 +346,7 @@ files_install(struct causeway_file *open_file, int flags, const char *path)
     if (lingering_count != 0) {
         sweep_lingering();
     }
-    int fd = rc == 0 ? take_placeholder(is_cloexec, &index) : rc;
+    int fd = rc == 0 ? take_placeholder(is_cloexec, is_dir, &index) : rc;
     struct file *file = fd >= 0 ? file_make(index) : NULL;
     if (file == NULL) {
         rc = fd < 0 ? fd : -ENOMEM;
@@ -500,6 +506,7 @@ drop_fd(int fd, bool may_stock)
         return false;
     }
     const bool stocked = may_stock && stock_count < STOCK_MAX && fd > 2 &&
+                         !S_ISDIR(file->description->mode) &&
                          atomic_load(&file->description->reference_count) == 1;
     if (stocked) {
         stocks[stock_count++] =
