@@ -169,6 +169,24 @@ resolve_from_cwd(const struct cwd *cwd, const char *path, struct target *target)
     return 1;
 }
 
+/* The full path of a directory of the kernel's. */
+static bool
+kernel_directory(int dirfd, char base[PATH_MAX])
+{
+    char link[32];
+
+    if (dirfd == AT_FDCWD) {
+        return RAW(getcwd, base, PATH_MAX) > 0;
+    }
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+    const long length = RAW(readlink, link, base, PATH_MAX - 1);
+    if (length <= 0 || base[0] != '/') {
+        return false;
+    }
+    base[length] = '\0';
+    return true;
+}
+
 /* A relative path from a directory of the kernel's: ours only if it goes through the prefix by
  * name. */
 static int
@@ -178,8 +196,8 @@ resolve_relative(int dirfd, const char *path, struct target *target)
     const char *name = strrchr(fs_prefix, '/') + 1;
 
     target->path = path;
-    if (dirfd != AT_FDCWD || __builtin_expect(strstr(path, name) == NULL, 1) ||
-        RAW(getcwd, base, sizeof(base)) < 0 || tidy(base, path, target->text) != 0) {
+    if (__builtin_expect(strstr(path, name) == NULL, 1) || !kernel_directory(dirfd, base) ||
+        tidy(base, path, target->text) != 0) {
         return 0;
     }
     const char *rest = after_prefix(target->text);
@@ -210,7 +228,7 @@ path_resolve(int dirfd, const char *path, struct target *target)
         return resolve_relative(dirfd, path, target);
     }
     if (!files_has(dirfd)) {
-        return 0;
+        return resolve_relative(dirfd, path, target);
     }
     struct file *file = files_peek(dirfd);
     if (file == NULL) {
