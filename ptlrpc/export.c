@@ -54,23 +54,23 @@ ptlrpc_slot_room(struct ptlrpc_slot *slot, uint32_t bytes)
  */
 
 static void
-export_free(struct ptlrpc_export *export_)
+export_free(struct ptlrpc_export *export)
 {
-    struct ptlrpc_service *service = export_->service;
+    struct ptlrpc_service *service = export->service;
 
-    for (uint32_t i = 0; i < export_->slot_count; i++) {
-        if (slot_room_is_own(&export_->slots[i])) {
-            free(export_->slots[i].reply);
+    for (uint32_t i = 0; i < export->slot_count; i++) {
+        if (slot_room_is_own(&export->slots[i])) {
+            free(export->slots[i].reply);
         }
     }
-    base_list_unlink(&export_->link);
-    service->exports[export_->index] = NULL;
+    base_list_unlink(&export->link);
+    service->exports[export->index] = NULL;
     service->export_count--;
-    lnet_peer_put(export_->peer);
-    free(export_->connect_reply);
-    free(export_->slot_memory);
-    free(export_->slots);
-    free(export_);
+    lnet_peer_put(export->peer);
+    free(export->connect_reply);
+    free(export->slot_memory);
+    free(export->slots);
+    free(export);
 }
 
 /* A free index, or exports_max. */
@@ -99,61 +99,61 @@ export_create(struct ptlrpc_service *service, const struct ptlrpc_hdr *hdr, stru
     if (index == service->exports_max) {
         return NULL;
     }
-    struct ptlrpc_export *export_ = calloc(1, sizeof(*export_));
+    struct ptlrpc_export *export = calloc(1, sizeof(*export));
 
-    if (export_ == NULL) {
+    if (export == NULL) {
         return NULL;
     }
-    export_->slots = calloc(slot_count, sizeof(export_->slots[0]));
-    export_->slot_memory = aligned_alloc(BASE_CACHE_LINE, slot_count * SLOT_REPLY_BYTES);
-    if (export_->slots == NULL || export_->slot_memory == NULL) {
-        free(export_->slot_memory);
-        free(export_->slots);
-        free(export_);
+    export->slots = calloc(slot_count, sizeof(export->slots[0]));
+    export->slot_memory = aligned_alloc(BASE_CACHE_LINE, slot_count * SLOT_REPLY_BYTES);
+    if (export->slots == NULL || export->slot_memory == NULL) {
+        free(export->slot_memory);
+        free(export->slots);
+        free(export);
         return NULL;
     }
     for (uint32_t i = 0; i < slot_count; i++) {
-        export_->slots[i].reply =
-            (struct ptlrpc_hdr *)(void *)(export_->slot_memory + i * SLOT_REPLY_BYTES);
-        export_->slots[i].reply_bytes_max = SLOT_REPLY_BYTES;
+        export->slots[i].reply =
+            (struct ptlrpc_hdr *)(void *)(export->slot_memory + i * SLOT_REPLY_BYTES);
+        export->slots[i].reply_bytes_max = SLOT_REPLY_BYTES;
     }
-    export_->service = service;
-    export_->slot_count = slot_count;
-    export_->cookie = (++service->serial << 16) | index;
-    export_->index = index;
-    export_->incarnation = hdr->u.request.incarnation;
-    export_->generation = hdr->u.request.generation;
-    export_->lost_ns = PTLRPC_NEVER;
-    export_->peer = peer;
+    export->service = service;
+    export->slot_count = slot_count;
+    export->cookie = (++service->serial << 16) | index;
+    export->index = index;
+    export->incarnation = hdr->u.request.incarnation;
+    export->generation = hdr->u.request.generation;
+    export->lost_ns = PTLRPC_NEVER;
+    export->peer = peer;
     lnet_peer_hold(peer);
-    base_list_init(&export_->rqs);
-    base_list_init(&export_->link);
-    base_list_append(&service->export_list, &export_->link);
-    service->exports[index] = export_;
+    base_list_init(&export->rqs);
+    base_list_init(&export->link);
+    base_list_append(&service->export_list, &export->link);
+    service->exports[index] = export;
     service->export_count++;
-    return export_;
+    return export;
 }
 
 void
-ptlrpc_export_destroy(struct ptlrpc_export *export_, int reason)
+ptlrpc_export_destroy(struct ptlrpc_export *export, int reason)
 {
-    struct ptlrpc_service *service = export_->service;
+    struct ptlrpc_service *service = export->service;
 
-    export_->is_evicted = true;
-    while (!base_list_empty(&export_->rqs)) {
+    export->is_evicted = true;
+    while (!base_list_empty(&export->rqs)) {
         struct ptlrpc_rq *rq =
-            BASE_CONTAINER_OF(base_list_first(&export_->rqs), struct ptlrpc_rq, link);
+            BASE_CONTAINER_OF(base_list_first(&export->rqs), struct ptlrpc_rq, link);
 
         base_list_unlink(&rq->link);
-        rq->export_ = NULL;
+        rq->export = NULL;
         rq->slot = NULL;
-        export_->active--;
+        export->active--;
     }
-    BASE_ASSERT(export_->active == 0); /* I4 */
+    BASE_ASSERT(export->active == 0); /* I4 */
     if (service->options.disconnected != NULL) {
-        service->options.disconnected(service, export_, reason);
+        service->options.disconnected(service, export, reason);
     }
-    export_free(export_);
+    export_free(export);
 }
 
 /* ---- CONNECT ----------------------------------------------------------------------------------
@@ -169,14 +169,14 @@ export_of_import(const struct ptlrpc_service *service, const struct ptlrpc_hdr *
 {
     *peer_count_out = 0;
     BASE_LIST_FOREACH(link, &service->export_list) {
-        struct ptlrpc_export *export_ = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
+        struct ptlrpc_export *export = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
 
-        if (export_->peer != peer) {
+        if (export->peer != peer) {
             continue;
         }
         (*peer_count_out)++;
-        if (export_->incarnation == hdr->u.request.incarnation && !export_->is_evicted) {
-            return export_;
+        if (export->incarnation == hdr->u.request.incarnation && !export->is_evicted) {
+            return export;
         }
     }
     return NULL;
@@ -184,41 +184,41 @@ export_of_import(const struct ptlrpc_service *service, const struct ptlrpc_hdr *
 
 /* Answers the CONNECT @rq of a known import. */
 static void
-connect_again(struct ptlrpc_rq *rq, struct ptlrpc_export *export_, struct lnet_peer *peer)
+connect_again(struct ptlrpc_rq *rq, struct ptlrpc_export *export, struct lnet_peer *peer)
 {
-    if (rq->hdr.u.request.generation < export_->generation) {
+    if (rq->hdr.u.request.generation < export->generation) {
         rq->service->stale_count++;
         ptlrpc_rq_free(rq);
         return;
     }
-    export_->generation = rq->hdr.u.request.generation;
-    export_->lost_ns = PTLRPC_NEVER;
-    (void)memcpy(rq->reply + 1, export_->connect_reply, export_->connect_reply_bytes);
-    ptlrpc_rq_answer(rq, peer, 0, export_->cookie, 0, export_->connect_reply_bytes);
+    export->generation = rq->hdr.u.request.generation;
+    export->lost_ns = PTLRPC_NEVER;
+    (void)memcpy(rq->reply + 1, export->connect_reply, export->connect_reply_bytes);
+    ptlrpc_rq_answer(rq, peer, 0, export->cookie, 0, export->connect_reply_bytes);
 }
 
-/* Asks the service whether it wants @export_, and keeps its answer. Errors: the service's. */
+/* Asks the service whether it wants @export, and keeps its answer. Errors: the service's. */
 static int
-connect_ask(struct ptlrpc_rq *rq, struct ptlrpc_export *export_)
+connect_ask(struct ptlrpc_rq *rq, struct ptlrpc_export *export)
 {
     struct ptlrpc_service *service = rq->service;
     uint32_t bytes = 0;
     int rc = 0;
 
     if (service->options.connected != NULL) {
-        rc = service->options.connected(service, export_, rq->body, rq->hdr.u.request.body_bytes,
+        rc = service->options.connected(service, export, rq->body, rq->hdr.u.request.body_bytes,
                                         rq->reply + 1, &bytes);
     }
     if (rc != 0) {
         return rc;
     }
     BASE_ASSERT(bytes <= PTLRPC_CONNECT_REPLY_BYTES_MAX);
-    export_->connect_reply = malloc(base_max_u32(bytes, 1));
-    if (export_->connect_reply == NULL) {
+    export->connect_reply = malloc(base_max_u32(bytes, 1));
+    if (export->connect_reply == NULL) {
         return -ENOMEM;
     }
-    (void)memcpy(export_->connect_reply, rq->reply + 1, bytes);
-    export_->connect_reply_bytes = bytes;
+    (void)memcpy(export->connect_reply, rq->reply + 1, bytes);
+    export->connect_reply_bytes = bytes;
     return 0;
 }
 
@@ -228,7 +228,7 @@ ptlrpc_export_connect(struct ptlrpc_rq *rq, struct lnet_peer *peer)
     struct ptlrpc_service *service = rq->service;
     const struct ptlrpc_hdr *hdr = &rq->hdr;
     uint32_t peer_count = 0;
-    struct ptlrpc_export *export_ = export_of_import(service, hdr, peer, &peer_count);
+    struct ptlrpc_export *export = export_of_import(service, hdr, peer, &peer_count);
 
     if (hdr->u.request.slot == 0 || hdr->u.request.slot > PTLRPC_SLOTS_MAX ||
         hdr->u.request.incarnation == 0 || hdr->u.request.body_bytes > PTLRPC_CONNECT_BYTES_MAX) {
@@ -236,27 +236,27 @@ ptlrpc_export_connect(struct ptlrpc_rq *rq, struct lnet_peer *peer)
         ptlrpc_rq_answer(rq, peer, 0, 0, -EPROTO, 0);
         return;
     }
-    if (export_ != NULL) {
-        connect_again(rq, export_, peer);
+    if (export != NULL) {
+        connect_again(rq, export, peer);
         return;
     }
     if (hdr->handle != 0) {
         ptlrpc_rq_answer(rq, peer, PTLRPC_HDR_NO_EXPORT, 0, 0, 0);
         return;
     }
-    export_ = peer_count < PEER_EXPORTS_MAX ? export_create(service, hdr, peer) : NULL;
-    if (export_ == NULL) {
+    export = peer_count < PEER_EXPORTS_MAX ? export_create(service, hdr, peer) : NULL;
+    if (export == NULL) {
         ptlrpc_rq_answer(rq, peer, 0, 0, -EAGAIN, 0);
         return;
     }
-    const int rc = connect_ask(rq, export_);
+    const int rc = connect_ask(rq, export);
 
     if (rc != 0) {
-        export_free(export_);
+        export_free(export);
         ptlrpc_rq_answer(rq, peer, 0, 0, rc, 0);
         return;
     }
-    ptlrpc_rq_answer(rq, peer, 0, export_->cookie, 0, export_->connect_reply_bytes);
+    ptlrpc_rq_answer(rq, peer, 0, export->cookie, 0, export->connect_reply_bytes);
 }
 
 /* ---- losing clients ---------------------------------------------------------------------------
@@ -271,10 +271,10 @@ ptlrpc_export_peer_event(struct ptlrpc_service *service, struct lnet_peer *peer,
         return; /* its CONNECT says whether it still is the one that we knew */
     }
     BASE_LIST_FOREACH(link, &service->export_list) {
-        struct ptlrpc_export *export_ = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
+        struct ptlrpc_export *export = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
 
-        if (export_->peer == peer && export_->lost_ns == PTLRPC_NEVER) {
-            export_->lost_ns = lost_ns;
+        if (export->peer == peer && export->lost_ns == PTLRPC_NEVER) {
+            export->lost_ns = lost_ns;
             ptlrpc_timer_at(service->rpc, lost_ns);
         }
     }
@@ -287,17 +287,17 @@ ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t lat
     uint64_t next_ns = PTLRPC_NEVER;
 
     BASE_LIST_FOREACH_SAFE(link, next, &service->export_list) {
-        struct ptlrpc_export *export_ = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
+        struct ptlrpc_export *export = BASE_CONTAINER_OF(link, struct ptlrpc_export, link);
 
-        if (BASE_UNLIKELY(was_absent && export_->lost_ns <= now_ns)) {
-            export_->lost_ns = now_ns + service->reconnect_ns; /* its CONNECT may be here already */
+        if (BASE_UNLIKELY(was_absent && export->lost_ns <= now_ns)) {
+            export->lost_ns = now_ns + service->reconnect_ns; /* its CONNECT may be here already */
         }
-        if (export_->is_evicted) {
-            ptlrpc_export_destroy(export_, export_->evict_reason);
-        } else if (export_->lost_ns <= now_ns) {
-            ptlrpc_export_destroy(export_, -ECONNRESET);
+        if (export->is_evicted) {
+            ptlrpc_export_destroy(export, export->evict_reason);
+        } else if (export->lost_ns <= now_ns) {
+            ptlrpc_export_destroy(export, -ECONNRESET);
         } else {
-            next_ns = base_min_u64(next_ns, export_->lost_ns);
+            next_ns = base_min_u64(next_ns, export->lost_ns);
         }
     }
     return next_ns;
@@ -307,34 +307,34 @@ ptlrpc_export_tick(struct ptlrpc_service *service, uint64_t now_ns, uint64_t lat
  */
 
 void
-ptlrpc_export_evict(struct ptlrpc_export *export_, int reason)
+ptlrpc_export_evict(struct ptlrpc_export *export, int reason)
 {
-    struct ptlrpc *rpc = export_->service->rpc;
+    struct ptlrpc *rpc = export->service->rpc;
 
-    if (export_->is_evicted) {
+    if (export->is_evicted) {
         return;
     }
-    export_->is_evicted = true;
-    export_->evict_reason = reason;
+    export->is_evicted = true;
+    export->evict_reason = reason;
     base_log_printf(&rpc->log, BASE_LOG_INFO, "ptlrpc", "service %s: client evicted: %s",
-                    export_->service->name, base_errno_name(reason));
+                    export->service->name, base_errno_name(reason));
     ptlrpc_timer_at(rpc, lnet_now(rpc->ctx));
 }
 
 void
-ptlrpc_export_user_set(struct ptlrpc_export *export_, void *user)
+ptlrpc_export_user_set(struct ptlrpc_export *export, void *user)
 {
-    export_->user = user;
+    export->user = user;
 }
 
 void *
-ptlrpc_export_user(const struct ptlrpc_export *export_)
+ptlrpc_export_user(const struct ptlrpc_export *export)
 {
-    return export_->user;
+    return export->user;
 }
 
 struct lnet_peer *
-ptlrpc_export_peer(const struct ptlrpc_export *export_)
+ptlrpc_export_peer(const struct ptlrpc_export *export)
 {
-    return export_->peer;
+    return export->peer;
 }

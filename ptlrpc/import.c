@@ -642,7 +642,7 @@ ptlrpc_import_open(struct ptlrpc *rpc, const struct ptlrpc_import_options *optio
     (void)memset(import, 0, sizeof(*import));
     import->max_rpcs = options->max_rpcs_in_flight > 0 ? options->max_rpcs_in_flight : RPCS_DEFAULT;
     import->report_mask = pow2_from(import->max_rpcs) - 1;
-    import->slots = calloc(import->max_rpcs, sizeof(import->slots[0]));
+    import->slots = calloc(import->max_rpcs, sizeof(struct ptlrpc_request *));
     import->free_slots = calloc(import->max_rpcs, sizeof(import->free_slots[0]));
     import->reports = calloc((size_t)import->report_mask + 1, sizeof(import->reports[0]));
     if (import->slots == NULL || import->free_slots == NULL || import->reports == NULL) {

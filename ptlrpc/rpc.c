@@ -46,7 +46,7 @@ client_init(struct ptlrpc *rpc)
     /* An odd number of cache lines, so that the starts spread over all sets. */
     rpc->message_stride = (uint32_t)base_align_up(bytes, BASE_CACHE_LINE) | BASE_CACHE_LINE;
     rpc->xids = calloc((size_t)rpc->requests_max + rpc->imports_max, sizeof(rpc->xids[0]));
-    rpc->imports = calloc(rpc->imports_max, sizeof(rpc->imports[0]));
+    rpc->imports = calloc(rpc->imports_max, sizeof(struct ptlrpc_import *));
     rpc->messages = aligned_alloc(BASE_CACHE_LINE, (size_t)rpc->requests_max * rpc->message_stride);
     if (rpc->xids == NULL || rpc->imports == NULL || rpc->messages == NULL) {
         return -ENOMEM;

@@ -72,11 +72,11 @@ ptlrpc_timer_at(struct ptlrpc *rpc, uint64_t at_ns)
     }
 }
 
-/* The lnet_timer_fn of @rpc, its argument: looks at every time there is (timeout.c). */
-void ptlrpc_tick(struct lnet *ctx, void *rpc);
+/* The lnet_timer_fn of the engine @arg: looks at every time there is (timeout.c). */
+void ptlrpc_tick(struct lnet *ctx, void *arg);
 
-/* The lnet_peer_watch_fn of @rpc, its argument. */
-void ptlrpc_peer_event(struct lnet *ctx, struct lnet_peer *peer, int status, void *rpc);
+/* The lnet_peer_watch_fn of the engine @arg. */
+void ptlrpc_peer_event(struct lnet *ctx, struct lnet_peer *peer, int status, void *arg);
 
 /* Frees @rpc once it is closed and the last executing request of its services was answered. */
 void ptlrpc_free_if_idle(struct ptlrpc *rpc);

@@ -119,7 +119,7 @@ void
 ptlrpc_rq_reply(struct ptlrpc_rq *rq, int status, uint32_t bytes)
 {
     struct ptlrpc_service *service = rq->service;
-    struct ptlrpc_export *export_ = rq->export_;
+    struct ptlrpc_export *export = rq->export;
     struct ptlrpc_slot *slot = rq->slot;
     struct ptlrpc_op_state *op = rq->op;
     const uint32_t service_ns = ptlrpc_saturate(lnet_stamp(service->rpc->ctx) - rq->started);
@@ -140,11 +140,11 @@ ptlrpc_rq_reply(struct ptlrpc_rq *rq, int status, uint32_t bytes)
     } else {
         base_list_unlink(&rq->link);
     }
-    if (BASE_UNLIKELY(export_ == NULL)) {
+    if (BASE_UNLIKELY(export == NULL)) {
         reply_drop(rq);
         return;
     }
-    export_->active--;
+    export->active--;
     if (BASE_UNLIKELY(slot == NULL)) {
         reply_drop(rq);
         return;
@@ -166,9 +166,9 @@ ptlrpc_rq_reply(struct ptlrpc_rq *rq, int status, uint32_t bytes)
     };
     bytes += (uint32_t)sizeof(*rq->reply);
     if ((op->op.flags & PTLRPC_OP_ONCE) != 0 && BASE_UNLIKELY(!slot_keep(slot, rq, bytes))) {
-        ptlrpc_export_evict(export_, -ENOMEM); /* else a resend would execute it again */
+        ptlrpc_export_evict(export, -ENOMEM); /* else a resend would execute it again */
     }
-    reply_send(rq, export_->peer, bytes);
+    reply_send(rq, export->peer, bytes);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------
@@ -227,15 +227,15 @@ static void
 request_own(struct ptlrpc_rq *rq, const struct lnet_event *event)
 {
     struct ptlrpc_service *service = rq->service;
-    struct ptlrpc_export *export_ = NULL;
+    struct ptlrpc_export *export = NULL;
 
     rq->op->count++;
     if (rq->hdr.opc == PTLRPC_OPC_CONNECT) {
         ptlrpc_export_connect(rq, event->peer);
         return;
     }
-    export_ = ptlrpc_export_find(service, rq->hdr.handle, event->peer);
-    if (export_ == NULL || export_->incarnation != rq->hdr.u.request.incarnation) {
+    export = ptlrpc_export_find(service, rq->hdr.handle, event->peer);
+    if (export == NULL || export->incarnation != rq->hdr.u.request.incarnation) {
         ptlrpc_rq_answer(rq, event->peer, PTLRPC_HDR_NO_EXPORT, 0, 0, 0);
         return;
     }
@@ -250,7 +250,7 @@ request_own(struct ptlrpc_rq *rq, const struct lnet_event *event)
 
     ptlrpc_rq_answer(rq, event->peer, 0, rq->hdr.handle, 0, 0);
     if (is_end) {
-        ptlrpc_export_destroy(export_, 0);
+        ptlrpc_export_destroy(export, 0);
     }
 }
 
@@ -271,18 +271,18 @@ request_old(struct ptlrpc_rq *rq, const struct ptlrpc_slot *slot, struct lnet_pe
     }
 }
 
-/* Whether @export_ holds its share of the service's rqs and has to come again. */
+/* Whether @export holds its share of the service's rqs and has to come again. */
 static inline bool
-export_is_greedy(const struct ptlrpc_service *service, const struct ptlrpc_export *export_)
+export_is_greedy(const struct ptlrpc_service *service, const struct ptlrpc_export *export)
 {
-    if (BASE_LIKELY(export_->active == 0)) {
+    if (BASE_LIKELY(export->active == 0)) {
         return false;
     }
-    if (export_->active >= 2 * export_->slot_count) {
+    if (export->active >= 2 * export->slot_count) {
         return true; /* it gives slots new requests without waiting for the answers */
     }
     return service->rqs.free_count < service->rqs_max / 4 &&
-           export_->active >= base_max_u32(1, service->rqs_max / service->export_count);
+           export->active >= base_max_u32(1, service->rqs_max / service->export_count);
 }
 
 /* Executes @rq, a new request of @slot. */
@@ -290,7 +290,7 @@ static inline void
 request_execute(struct ptlrpc_rq *rq, struct ptlrpc_slot *slot, const void *body)
 {
     struct ptlrpc_service *service = rq->service;
-    struct ptlrpc_export *export_ = rq->export_;
+    struct ptlrpc_export *export = rq->export;
 
     (void)memcpy(rq->body, body, rq->hdr.u.request.body_bytes);
     if (BASE_UNLIKELY(slot->rq != NULL)) {
@@ -304,7 +304,7 @@ request_execute(struct ptlrpc_rq *rq, struct ptlrpc_slot *slot, const void *body
     rq->mark_ns[PTLRPC_MARK_STORE] = 0;
     rq->arrived = lnet_stamp(service->rpc->ctx);
     rq->started = rq->arrived;
-    export_->active++;
+    export->active++;
     service->active++;
     service->active_counts[service->active]++;
     if (service->active > service->active_max) {
@@ -318,7 +318,7 @@ request_execute(struct ptlrpc_rq *rq, struct ptlrpc_slot *slot, const void *body
     rq->op->op.handler(rq);
     if (service->running == rq) {
         service->running = NULL;
-        base_list_append(&export_->rqs, &rq->link); /* I3 */
+        base_list_append(&export->rqs, &rq->link); /* I3 */
     }
 }
 
@@ -401,37 +401,37 @@ service_event(struct lnet *ctx, const struct lnet_event *event)
         request_own(rq, event);
         return;
     }
-    struct ptlrpc_export *export_ = ptlrpc_export_find(service, rq->hdr.handle, event->peer);
+    struct ptlrpc_export *export = ptlrpc_export_find(service, rq->hdr.handle, event->peer);
 
-    if (BASE_UNLIKELY(export_ == NULL || export_->incarnation != rq->hdr.u.request.incarnation)) {
+    if (BASE_UNLIKELY(export == NULL || export->incarnation != rq->hdr.u.request.incarnation)) {
         service->refused_count++;
         ptlrpc_rq_answer(rq, event->peer, PTLRPC_HDR_NO_EXPORT, 0, 0, 0);
         return;
     }
-    if (BASE_UNLIKELY(export_->generation != rq->hdr.u.request.generation)) {
+    if (BASE_UNLIKELY(export->generation != rq->hdr.u.request.generation)) {
         service->stale_count++;
         ptlrpc_rq_free(rq);
         return;
     }
-    if (BASE_UNLIKELY(rq->hdr.u.request.slot >= export_->slot_count ||
+    if (BASE_UNLIKELY(rq->hdr.u.request.slot >= export->slot_count ||
                       rq->hdr.u.request.body_bytes < rq->op->op.body_bytes_min)) {
         service->refused_count++;
         ptlrpc_rq_answer(rq, event->peer, 0, rq->hdr.handle, -EPROTO, 0);
         return;
     }
-    slot = &export_->slots[rq->hdr.u.request.slot];
-    export_->lost_ns = PTLRPC_NEVER; /* it speaks: the connection is there */
+    slot = &export->slots[rq->hdr.u.request.slot];
+    export->lost_ns = PTLRPC_NEVER; /* it speaks: the connection is there */
     if (BASE_UNLIKELY(rq->hdr.xid <= slot->xid &&
                       (rq->hdr.xid < slot->xid || slot->rq != NULL || slot->reply_bytes > 0))) {
         request_old(rq, slot, event->peer);
         return;
     }
-    if (BASE_UNLIKELY(export_is_greedy(service, export_))) {
+    if (BASE_UNLIKELY(export_is_greedy(service, export))) {
         service->busy_count++;
         ptlrpc_rq_answer(rq, event->peer, PTLRPC_HDR_BUSY, rq->hdr.handle, 0, 0);
         return;
     }
-    rq->export_ = export_;
+    rq->export = export;
     request_execute(rq, slot, (const unsigned char *)event->data + sizeof(rq->hdr));
 }
 
@@ -496,8 +496,8 @@ ops_init(struct ptlrpc_service *service, const struct ptlrpc_service_options *op
         struct ptlrpc_op_state *state = &service->ops[i];
 
         state->op = i < PTLRPC_OWN_OP_COUNT ? own_ops[i] : options->ops[i - PTLRPC_OWN_OP_COUNT];
-        state->service_hist = &service->op_hists[2 * i];
-        state->total_hist = &service->op_hists[2 * i + 1];
+        state->service_hist = &service->op_hists[2 * (size_t)i];
+        state->total_hist = &service->op_hists[2 * (size_t)i + 1];
         base_hist_init(state->service_hist);
         base_hist_init(state->total_hist);
         if (service->op_index[state->op.opc] != 0) {
@@ -681,7 +681,7 @@ ptlrpc_rq_body(const struct ptlrpc_rq *rq, uint32_t *bytes_out)
 struct ptlrpc_export *
 ptlrpc_rq_export(const struct ptlrpc_rq *rq)
 {
-    return rq->export_;
+    return rq->export;
 }
 
 struct ptlrpc_service *

@@ -71,8 +71,8 @@ enum ptlrpc_own_op { PTLRPC_OWN_CONNECT, PTLRPC_OWN_DISCONNECT, PTLRPC_OWN_PING 
 
 struct ptlrpc_rq {
     struct ptlrpc_service *service;
-    struct ptlrpc_export *export_; /* NULL: gone, or the reply is not wanted */
-    struct ptlrpc_slot *slot;      /* NULL: a newer xid took it, or there is none */
+    struct ptlrpc_export *export; /* NULL: gone, or the reply is not wanted */
+    struct ptlrpc_slot *slot;     /* NULL: a newer xid took it, or there is none */
     struct ptlrpc_op_state *op;
     struct ptlrpc_hdr *reply; /* its body follows */
     unsigned char *body;
@@ -131,24 +131,24 @@ ptlrpc_export_find(const struct ptlrpc_service *service, uint64_t cookie,
                    const struct lnet_peer *peer)
 {
     const uint32_t index = (uint32_t)(cookie & 0xffff);
-    struct ptlrpc_export *export_ = NULL;
+    struct ptlrpc_export *export = NULL;
 
     if (BASE_UNLIKELY(index >= service->exports_max)) {
         return NULL;
     }
-    export_ = service->exports[index];
-    if (BASE_UNLIKELY(export_ == NULL || export_->cookie != cookie || export_->peer != peer ||
-                      export_->is_evicted)) {
+    export = service->exports[index];
+    if (BASE_UNLIKELY(export == NULL || export->cookie != cookie || export->peer != peer ||
+                      export->is_evicted)) {
         return NULL;
     }
-    return export_;
+    return export;
 }
 
 /* Executes CONNECT and replies. */
 void ptlrpc_export_connect(struct ptlrpc_rq *rq, struct lnet_peer *peer);
 
-/* Forgets @export_: requests in execution go on without it. Tells disconnected(@reason). */
-void ptlrpc_export_destroy(struct ptlrpc_export *export_, int reason);
+/* Forgets @export: requests in execution go on without it. Tells disconnected(@reason). */
+void ptlrpc_export_destroy(struct ptlrpc_export *export, int reason);
 
 /* A connection to @peer came up (0) or went down. */
 void ptlrpc_export_peer_event(struct ptlrpc_service *service, struct lnet_peer *peer, int status);
