@@ -274,7 +274,8 @@ client_wait_until(struct client_call *call, struct client_op *op, uint64_t deadl
     bool is_waiting = false;
 
     while (!client_op_is_done(op)) {
-        if (client_progress(fs) > 0) {
+        /* A timer is no event, and may be what ends the operation: look again before sleeping. */
+        if (client_progress(fs) > 0 || client_op_is_done(op)) {
             continue;
         }
         if (fs->now_ns >= deadline_ns) {
