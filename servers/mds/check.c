@@ -72,7 +72,7 @@ census_dir(struct mds *mds, const struct census *census, struct seen *of)
             BASE_ASSERT(
                 mds->ops->lookup(mds->store, dir, dirent->name, dirent->name_bytes, &found) == 0);
             BASE_ASSERT(found == dirent);
-            of->busy += dirent->is_busy;
+            of->busy += dirent->is_busy != 0 ? 1 : 0;
             of->directories += dirent->type == (S_IFDIR >> 12) ? 1 : 0;
             if (dirent->inode != NULL) {
                 struct mdt_inode *inode = dirent->inode;

@@ -2,7 +2,7 @@
 /*
  * The life of a metadata server's core, and of the calls that wait in it.
  */
-#include "servers/mds/mds.h"
+#include "servers/mds/out.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -140,7 +140,11 @@ mds_core_open(const struct mds_options *options, const struct mds_env *env, uint
     mds->handle_free = UINT32_MAX;
     base_list_init(&mds->clients);
     base_list_init(&mds->waiting);
+    base_list_init(&mds->later);
     base_list_init(&mds->committing);
+    base_list_init(&mds->ready);
+    base_list_init(&mds->token_waiters);
+    mds->again_ns = UINT64_MAX;
     base_list_init(&mds->appending);
     arena_init(&mds->arena, SMALL_BYTES_MAX);
     mds_time_set(mds, now_ns);
@@ -153,9 +157,11 @@ mds_core_open(const struct mds_options *options, const struct mds_env *env, uint
         .oid = 2,
     };
     mds->handle_chunks = calloc(MDS_HANDLES_MAX / MDS_HANDLES_AT_ONCE, sizeof(void *));
-    if (mds->handle_chunks == NULL) {
+    mds->out_body = malloc(sizeof(struct out_req) + MDS_PATH_BYTES_MAX + 1);
+    mds->out_stop = malloc(sizeof(struct mds_rep_head) + OUT_TEXT_BYTES_MAX);
+    if (mds->handle_chunks == NULL || mds->out_body == NULL || mds->out_stop == NULL) {
         rc = -ENOMEM;
-        goto fail_free;
+        goto fail_chunks;
     }
     rc = mds_destroy_open(mds);
     if (rc != 0) {
@@ -171,8 +177,9 @@ mds_core_open(const struct mds_options *options, const struct mds_env *env, uint
 fail_destroy:
     mds_destroy_close(mds);
 fail_chunks:
+    free(mds->out_stop);
+    free(mds->out_body);
     free(mds->handle_chunks);
-fail_free:
     free(mds);
     return rc;
 }
@@ -189,6 +196,8 @@ mds_core_close(struct mds *mds)
         arena_large_free(mds->handle_chunks[i], MDS_HANDLES_AT_ONCE * sizeof(struct mds_handle));
     }
     free(mds->handle_chunks);
+    free(mds->out_body);
+    free(mds->out_stop);
     arena_fini(&mds->arena);
     free(mds);
 }
@@ -248,7 +257,26 @@ mds_parked_complete(struct mds *mds, struct mds_parked *parked, int status)
     struct mds_call call = parked->call;
 
     parked_free(mds, parked);
-    mds->env.complete(mds, &call, status);
+    if (call.op != NULL) {
+        mds_op_ready(call.op, status);
+    } else {
+        mds->env.complete(mds, &call, status);
+    }
+}
+
+void
+mds_parked_finish(struct mds *mds, struct mds_parked *parked, int status)
+{
+    uint64_t ticket = 0;
+
+    if (mds->ops->commit(mds->store, &ticket) == 0) {
+        mds_parked_complete(mds, parked, status);
+        return;
+    }
+    parked->why = MDS_PARKED_COMMIT;
+    parked->ticket = ticket;
+    parked->status = status;
+    base_list_append(&mds->committing, &parked->link);
 }
 
 void
@@ -300,22 +328,12 @@ call_run(struct mds *mds, struct mds_call *call)
     return -EOPNOTSUPP;
 }
 
-/* Runs a call and ends its changes; everything but parking for MDS_WAIT. */
-static int
-call_commit(struct mds *mds, struct mds_call *call)
+int
+mds_call_end(struct mds *mds, const struct mds_call *call, int rc)
 {
     uint64_t ticket = 0;
 
-    call->reply_bytes = 0;
-    int rc = call_run(mds, call);
-
-    if (rc == MDS_STOPPED) {
-        return 0;
-    }
-    if (rc == -EINPROGRESS) {
-        return MDS_WAIT;
-    }
-    if (rc == MDS_PARKED || rc == MDS_WAIT || mds->ops->commit(mds->store, &ticket) == 0) {
+    if (BASE_LIKELY(mds->ops->commit(mds->store, &ticket) == 0)) {
         return rc;
     }
     struct mds_parked *parked = mds_park(mds, call, MDS_PARKED_COMMIT, &mds->committing);
@@ -326,6 +344,28 @@ call_commit(struct mds *mds, struct mds_call *call)
     parked->ticket = ticket;
     parked->status = rc;
     return MDS_PARKED;
+}
+
+/* Runs a call and ends its changes; everything but parking for MDS_WAIT. */
+static int
+call_commit(struct mds *mds, struct mds_call *call)
+{
+    call->reply_bytes = 0;
+    const int rc = call_run(mds, call);
+
+    switch (rc) {
+    case MDS_STOPPED:
+        return 0;
+    case MDS_LINK_AWAY:
+        return mds_remote_symlink(mds, call);
+    case MDS_PARKED:
+    case MDS_WAIT:
+        return rc;
+    case -EINPROGRESS:
+        return MDS_WAIT;
+    default:
+        return mds_call_end(mds, call, rc);
+    }
 }
 
 int
@@ -354,6 +394,7 @@ mds_wake_run(struct mds *mds)
         struct base_list run;
 
         mds->is_wake_wanted = false;
+        mds_op_run(mds);
         base_list_init(&run);
         base_list_move_all(&run, &mds->waiting);
         while (!base_list_empty(&run)) {
@@ -397,6 +438,13 @@ mds_tick(struct mds *mds, uint64_t now_ns)
     mds_time_set(mds, now_ns);
     mds_destroy_tick(mds);
     mds_append_tick(mds);
+    if (mds->again_ns <= now_ns) {
+        mds->again_ns = UINT64_MAX;
+        base_list_move_all(&mds->waiting, &mds->later);
+        mds->is_wake_wanted = true;
+    } else {
+        mds->env.wake_at(mds, mds->again_ns);
+    }
     waiting_tick(mds);
     mds_wake_run(mds);
 }
@@ -436,6 +484,7 @@ mds_client_close(struct mds *mds, struct mds_client *client)
             break;
         case MDS_PARKED_COMMIT:
         case MDS_PARKED_REMOTE:
+        case MDS_PARKED_TOKEN:
             base_list_unlink(&parked->client_link);
             parked->call.client = NULL;
             break;

@@ -44,12 +44,15 @@
 
 /* What a handler may return beside 0 and a negative errno. */
 enum mds_rc {
-    MDS_STOPPED = 1, /* the walk could not be ended here: the reply says so, its status is 0 */
-    MDS_PARKED = 2,  /* the reply comes later */
-    MDS_WAIT = 3,    /* something is busy: park the call and run it again */
+    MDS_STOPPED = 1,   /* the walk could not be ended here: the reply says so, its status is 0 */
+    MDS_PARKED = 2,    /* the reply comes later */
+    MDS_WAIT = 3,      /* something is busy: park the call and run it again */
+    MDS_LINK_AWAY = 4, /* mds.away: a symlink stands in the way that is another reactor's */
 };
 
 struct mds;
+struct mds_op;
+struct out_req;
 
 /* A connected client: what goes when it goes. */
 struct mds_client {
@@ -85,6 +88,7 @@ struct mds_call {
     uint16_t reserved;
     struct mds_client *client; /* NULL: died meanwhile; do nothing that it would have to own */
     void *tag;                 /* the adapter's */
+    struct mds_op *op;         /* of this reactor that asks, instead of a client */
 };
 
 enum mds_parked_why {
@@ -92,6 +96,7 @@ enum mds_parked_why {
     MDS_PARKED_COMMIT, /* executed: waits for the store */
     MDS_PARKED_APPEND, /* waits for the append lock of an inode */
     MDS_PARKED_REMOTE, /* an operation over two reactors is under way for it */
+    MDS_PARKED_TOKEN,  /* of another reactor, or an operation of this: waits for the token */
 };
 
 struct mds_parked {
@@ -114,6 +119,12 @@ struct mds_env {
      */
     int (*destroy)(struct mds *mds, uint32_t target, const struct ost_object *objects,
                    uint32_t count);
+    /*
+     * Sends a request to another reactor: mds_out_done() with @op follows from a later call.
+     * @path: of req->path_bytes. Errors: anything, and nothing follows.
+     */
+    int (*out)(struct mds *mds, uint32_t reactor, uint16_t opc, const struct out_req *req,
+               const char *path, struct mds_op *op);
     /* mds_tick() is wanted at the time given at the latest. */
     void (*wake_at)(struct mds *mds, uint64_t deadline_ns);
 };
@@ -139,6 +150,7 @@ struct mds_counters {
     uint64_t moved_count;
     uint64_t remote_ops;
     uint64_t parked_count, parked_now, parked_max;
+    uint64_t ops_now;
     uint64_t locks;
 };
 
@@ -161,9 +173,26 @@ struct mds {
     uint32_t handle_count;       /* made, free ones included */
     uint32_t handle_free;        /* first free; UINT32_MAX: none */
     struct base_list waiting;    /* RERUN */
+    struct base_list later;      /* RERUN at again_ns */
     struct base_list committing; /* COMMIT */
     struct base_list appending;  /* inodes with an append lock taken: struct mdt_locks */
+    struct base_list ready;      /* operations whose answer is here */
     bool is_wake_wanted;
+    uint64_t again_ns; /* when to run those in `waiting` anyway; UINT64_MAX: no need */
+
+    bool is_token_taken;            /* reactor 0 */
+    struct base_list token_waiters; /* parked calls */
+    struct mdt_inode *prepared_dir; /* of a rename by whoever has the token; NULL: nothing is */
+    struct mdt_dirent *prepared;
+    struct out_req *out_body; /* room for a request to ourselves */
+    void *out_stop;           /* room for where a walk of a request of OUT stopped */
+    struct {                  /* of the last walk that said MDS_LINK_AWAY */
+        struct fid dir;
+        struct fid link;
+        uint32_t consumed;
+        uint16_t which;
+    } away;
+
     struct mds_counters counters;
 
     struct mds_env env;
@@ -215,11 +244,34 @@ struct mds_parked *mds_park(struct mds *mds, const struct mds_call *call, enum m
 /* Ends a parked call with its reply. */
 void mds_parked_complete(struct mds *mds, struct mds_parked *parked, int status);
 
+/* Ends one whose changes are to be committed. */
+void mds_parked_finish(struct mds *mds, struct mds_parked *parked, int status);
+
 /* Something that calls may wait for changed: they run again soon. */
 void mds_wake(struct mds *mds);
 
+/* Commits what a call changed. Return: @rc; or MDS_PARKED: it is answered when that is done. */
+int mds_call_end(struct mds *mds, const struct mds_call *call, int rc);
+
 /* Runs what mds_wake() asked for. The adapter calls it when it is done with an event. */
 void mds_wake_run(struct mds *mds);
+
+/* ---- out.c, op.c: between reactors ---- */
+
+/*
+ * Runs a request of another reactor. Return: its status, with call->reply_bytes; or MDS_PARKED:
+ * env.complete() follows.
+ */
+int mds_out_execute(struct mds *mds, struct mds_call *call);
+
+/* The answer to env.out(). @op NULL: nobody waits. */
+void mds_out_done(struct mds *mds, struct mds_op *op, int status, const void *body, uint32_t bytes);
+
+/* An operation goes on in the next mds_wake_run(). */
+void mds_op_ready(struct mds_op *op, int status);
+
+/* Runs those that are ready. */
+void mds_op_run(struct mds *mds);
 
 /* ---- walk.c ---- */
 
@@ -233,6 +285,7 @@ enum mds_last {
 enum mds_walk_mode {
     MDS_WALK_PARENT = 1u << 0, /* the name counts, not what it names: absent and remote are fine,
                                   and no symlink in the last place is followed */
+    MDS_WALK_TOKEN = 1u << 2,  /* with the token: passes names that its holder marked */
     MDS_WALK_MAYBE = 1u << 1,  /* as for O_CREAT: may be absent, followed with MDS_FOLLOW */
 };
 
@@ -290,12 +343,45 @@ mds_permits(const struct mds_attr *attr, uint32_t uid, uint32_t gid, uint32_t ma
     return (bits & mask) == mask;
 }
 
-/* Whether names may be made in @dir. Errors: -ENOENT it was removed; -EACCES. */
-int mds_may_create(const struct mdt_inode *dir, uint32_t uid, uint32_t gid);
+/* Whether names may be made in a directory. Errors: -ENOENT it was removed; -EACCES. */
+int mds_may_create_in(const struct mds_attr *dir, uint32_t uid, uint32_t gid);
+
+/* The same by inode. */
+static inline int
+mds_may_create(const struct mdt_inode *dir, uint32_t uid, uint32_t gid)
+{
+    return mds_may_create_in(&dir->attr, uid, gid);
+}
 
 /* Whether the name of @attr's inode may be taken out of @dir. Errors: also -EPERM, sticky bit. */
-int mds_may_delete(const struct mdt_inode *dir, const struct mds_attr *attr, uint32_t uid,
+int mds_may_delete(const struct mds_attr *dir, const struct mds_attr *attr, uint32_t uid,
                    uint32_t gid);
+
+/* ---- name.c, rename.c: parts that are also asked for by other reactors ---- */
+
+/* Whether @inode may have one more name. Errors: -EPERM, -ENOENT, -EMLINK. */
+int mds_may_link(const struct mdt_inode *inode);
+
+/* Gives it one. */
+void mds_inode_link(struct mds *mds, struct mdt_inode *inode);
+
+/* Whether the old name of a rename can be one. Errors: rename(2)'s. */
+int mds_rename_source(const struct mds_place *from);
+
+/* Whether the new one can, for a source of @type. */
+int mds_rename_target(const struct mds_place *to, uint8_t type, uint32_t flags);
+
+struct mds_rename_view {
+    const struct mdt_inode *from_dir;
+    const struct mds_attr *from;
+    const struct mds_attr *to_dir;
+    const struct mds_attr *to; /* NULL: there is none */
+    bool is_same_dir;
+    bool is_exchange;
+};
+
+/* Who may, and what may replace what; not whether it is empty. */
+int mds_rename_permitted(const struct mds_rename_view *view, uint32_t uid, uint32_t gid);
 
 /* ---- inode.c ---- */
 

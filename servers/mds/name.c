@@ -2,7 +2,7 @@
 /*
  * CREATE, LINK and UNLINK: one name comes or goes. RENAME is in rename.c.
  */
-#include "servers/mds/mds.h"
+#include "servers/mds/out.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -77,6 +77,13 @@ mds_create(struct mds *mds, struct mds_call *call)
             return rc;
         }
     }
+    if (is_dir && mds->reactors > 1) {
+        const uint32_t reactor = mds_place_of(mds, &dir->attr.fid, walk.name, walk.name_bytes);
+
+        if (reactor != mds->reactor) {
+            return mds_remote_mkdir(mds, call, &walk, &attr, reactor);
+        }
+    }
     attr.rdev = req->rdev;
     if (S_ISLNK(req->mode)) {
         attr.mode = S_IFLNK | 0777;
@@ -107,6 +114,31 @@ mds_create(struct mds *mds, struct mds_call *call)
 }
 
 int
+mds_may_link(const struct mdt_inode *inode)
+{
+    if (S_ISDIR(inode->attr.mode)) {
+        return -EPERM;
+    }
+    if (inode->attr.nlink == 0 && (inode->state & MDT_LINKABLE) == 0) {
+        return -ENOENT;
+    }
+    return inode->attr.nlink >= MDS_LINKS_MAX ? -EMLINK : 0;
+}
+
+void
+mds_inode_link(struct mds *mds, struct mdt_inode *inode)
+{
+    if (inode->attr.nlink == 0) {
+        BASE_ASSERT(mds->counters.orphans > 0);
+        mds->counters.orphans--;
+        inode->state &= ~(uint32_t)MDT_LINKABLE;
+    }
+    inode->attr.nlink++;
+    inode->attr.ctime_ns = mds->wall_ns;
+    mds->ops->changed(mds->store, inode);
+}
+
+int
 mds_link(struct mds *mds, struct mds_call *call)
 {
     struct mdt_dirent *dirent = NULL;
@@ -118,6 +150,9 @@ mds_link(struct mds *mds, struct mds_call *call)
 
     if (rc == 0) {
         rc = mds_walk(mds, call, &from, 0, &source);
+    }
+    if (rc == 0 && !mds_is_own(mds, to.base)) {
+        return mds_remote_link(mds, call, source.inode, &to);
     }
     if (rc == 0) {
         rc = mds_walk(mds, call, &to, MDS_WALK_PARENT, &target);
@@ -134,31 +169,18 @@ mds_link(struct mds *mds, struct mds_call *call)
     struct mdt_inode *inode = source.inode;
 
     rc = mds_may_create(target.dir, to.uid, to.gid);
+    if (rc == 0) {
+        rc = mds_may_link(inode);
+    }
     if (rc != 0) {
         return rc;
-    }
-    if (S_ISDIR(inode->attr.mode)) {
-        return -EPERM;
-    }
-    if (inode->attr.nlink == 0 && (inode->state & MDT_LINKABLE) == 0) {
-        return -ENOENT;
-    }
-    if (inode->attr.nlink >= MDS_LINKS_MAX) {
-        return -EMLINK;
     }
     rc = mds->ops->insert(mds->store, target.dir, target.name, target.name_bytes, inode, NULL, 0,
                           NULL, &dirent);
     if (rc != 0) {
         return rc;
     }
-    if (inode->attr.nlink == 0) {
-        BASE_ASSERT(mds->counters.orphans > 0);
-        mds->counters.orphans--;
-        inode->state &= ~(uint32_t)MDT_LINKABLE;
-    }
-    inode->attr.nlink++;
-    inode->attr.ctime_ns = mds->wall_ns;
-    mds->ops->changed(mds->store, inode);
+    mds_inode_link(mds, inode);
     mds_dir_touch(mds, target.dir);
     return mds_reply_attr(call, inode);
 }
@@ -207,7 +229,10 @@ mds_unlink(struct mds *mds, struct mds_call *call)
     if (walk.has_slash && !is_rmdir) {
         return is_dir ? -EISDIR : -ENOTDIR;
     }
-    rc = mds_may_delete(dir, &inode->attr, where.uid, where.gid);
+    if (inode == NULL) {
+        return mds_remote_unlink(mds, call, &walk, &where);
+    }
+    rc = mds_may_delete(&dir->attr, &inode->attr, where.uid, where.gid);
     if (rc != 0) {
         return rc;
     }
@@ -215,7 +240,7 @@ mds_unlink(struct mds *mds, struct mds_call *call)
         return is_rmdir ? -ENOTDIR : -EISDIR;
     }
     if (is_dir && inode->u.dir.entry_count > 0) {
-        return -ENOTEMPTY;
+        return inode->busy_count > 0 ? MDS_WAIT : -ENOTEMPTY;
     }
     struct mds_getattr_rep *reply = call->reply;
 

@@ -5,7 +5,7 @@
  * A new name in the same directory takes over the cookie of the old one, and a name that is
  * replaced keeps its own, so that a reader of the directory meets neither twice.
  */
-#include "servers/mds/mds.h"
+#include "servers/mds/out.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,20 +29,25 @@ is_ancestor(struct mds *mds, const struct mdt_inode *inode, struct mdt_inode *di
     return 1;
 }
 
-/* What the names alone say. */
-static int
-rename_names(const struct mds_place *from, const struct mds_place *to, uint32_t flags)
+int
+mds_rename_source(const struct mds_place *from)
 {
-    const bool is_exchange = (flags & MDS_RENAME_EXCHANGE) != 0;
-
     if (from->last != MDS_LAST_NAME) {
         return -EBUSY;
     }
-    if (to->last != MDS_LAST_NAME) {
-        return (flags & MDS_RENAME_NOREPLACE) != 0 ? -EEXIST : -EBUSY;
-    }
     if (from->dirent == NULL) {
         return -ENOENT;
+    }
+    return from->has_slash && from->dirent->type != DT_DIR ? -ENOTDIR : 0;
+}
+
+int
+mds_rename_target(const struct mds_place *to, uint8_t type, uint32_t flags)
+{
+    const bool is_exchange = (flags & MDS_RENAME_EXCHANGE) != 0;
+
+    if (to->last != MDS_LAST_NAME) {
+        return (flags & MDS_RENAME_NOREPLACE) != 0 ? -EEXIST : -EBUSY;
     }
     if ((flags & MDS_RENAME_NOREPLACE) != 0 && to->dirent != NULL) {
         return -EEXIST;
@@ -51,14 +56,20 @@ rename_names(const struct mds_place *from, const struct mds_place *to, uint32_t 
         if (to->dirent == NULL) {
             return -ENOENT;
         }
-        if (to->has_slash && to->dirent->type != DT_DIR) {
-            return -ENOTDIR;
-        }
+        return to->has_slash && to->dirent->type != DT_DIR ? -ENOTDIR : 0;
     }
-    if (from->dirent->type != DT_DIR && (from->has_slash || (!is_exchange && to->has_slash))) {
-        return -ENOTDIR;
+    return to->has_slash && type != DT_DIR ? -ENOTDIR : 0;
+}
+
+/* Whether it concerns other reactors: their inodes, or the shape of the tree. */
+static bool
+rename_is_remote(const struct mds_place *from, const struct mds_place *to)
+{
+    if (from->inode == NULL || (to->dirent != NULL && to->inode == NULL)) {
+        return true;
     }
-    return 0;
+    return from->dir != to->dir &&
+           (from->dirent->type == DT_DIR || (to->dirent != NULL && to->dirent->type == DT_DIR));
 }
 
 /* Neither may end up below itself. */
@@ -86,45 +97,57 @@ rename_tree(struct mds *mds, const struct mds_place *from, const struct mds_plac
     return 0;
 }
 
-/* Who may, and what may replace what. */
+int
+mds_rename_permitted(const struct mds_rename_view *view, uint32_t uid, uint32_t gid)
+{
+    const bool is_dir = S_ISDIR(view->from->mode);
+    const bool to_dir = view->to != NULL && S_ISDIR(view->to->mode);
+    int rc = mds_may_delete(&view->from_dir->attr, view->from, uid, gid);
+
+    if (rc != 0) {
+        return rc;
+    }
+    if (view->to == NULL) {
+        rc = mds_may_create_in(view->to_dir, uid, gid);
+    } else {
+        rc = mds_may_delete(view->to_dir, view->to, uid, gid);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (view->to != NULL && !view->is_exchange && is_dir != to_dir) {
+        return is_dir ? -ENOTDIR : -EISDIR;
+    }
+    /* The ".." of a directory that moves is written to. */
+    if (!view->is_same_dir && is_dir && !mds_permits(view->from, uid, gid, 2)) {
+        return -EACCES;
+    }
+    if (!view->is_same_dir && view->is_exchange && to_dir && !mds_permits(view->to, uid, gid, 2)) {
+        return -EACCES;
+    }
+    return 0;
+}
+
+/* The same for both ends here; also whether the victim is empty. */
 static int
 rename_permitted(const struct mds_place *from, const struct mds_place *to,
                  const struct mds_where *where)
 {
-    const bool is_exchange = (where->flags & MDS_RENAME_EXCHANGE) != 0;
-    const bool is_dir = S_ISDIR(from->inode->attr.mode);
-    const bool crosses = from->dir != to->dir;
-    int rc = mds_may_delete(from->dir, &from->inode->attr, where->uid, where->gid);
+    const struct mds_rename_view view = {
+        .from_dir = from->dir,
+        .from = &from->inode->attr,
+        .to_dir = &to->dir->attr,
+        .to = to->inode == NULL ? NULL : &to->inode->attr,
+        .is_same_dir = from->dir == to->dir,
+        .is_exchange = (where->flags & MDS_RENAME_EXCHANGE) != 0,
+    };
+    const int rc = mds_rename_permitted(&view, where->uid, where->gid);
 
-    if (rc != 0) {
-        return rc;
+    if (rc == 0 && to->inode != NULL && !view.is_exchange && S_ISDIR(to->inode->attr.mode) &&
+        to->inode->u.dir.entry_count > 0) {
+        return to->inode->busy_count > 0 ? MDS_WAIT : -ENOTEMPTY;
     }
-    if (to->inode == NULL) {
-        rc = mds_may_create(to->dir, where->uid, where->gid);
-    } else {
-        rc = mds_may_delete(to->dir, &to->inode->attr, where->uid, where->gid);
-    }
-    if (rc != 0) {
-        return rc;
-    }
-    if (to->inode != NULL && !is_exchange) {
-        const bool to_dir = S_ISDIR(to->inode->attr.mode);
-
-        if (is_dir != to_dir) {
-            return is_dir ? -ENOTDIR : -EISDIR;
-        }
-    }
-    if (crosses && is_dir && !mds_permits(&from->inode->attr, where->uid, where->gid, 2)) {
-        return -EACCES; /* its ".." changes */
-    }
-    if (crosses && is_exchange && S_ISDIR(to->inode->attr.mode) &&
-        !mds_permits(&to->inode->attr, where->uid, where->gid, 2)) {
-        return -EACCES;
-    }
-    if (to->inode != NULL && !is_exchange && is_dir && to->inode->u.dir.entry_count > 0) {
-        return -ENOTEMPTY;
-    }
-    return 0;
+    return rc;
 }
 
 /* @inode is now in @dir. */
@@ -159,10 +182,19 @@ mds_rename(struct mds *mds, struct mds_call *call)
         rc = mds_walk(mds, call, &where, MDS_WALK_PARENT, &from);
     }
     if (rc == 0) {
+        rc = mds_rename_source(&from);
+    }
+    if (rc == 0 && !mds_is_own(mds, where_to.base)) {
+        return mds_remote_rename(mds, call);
+    }
+    if (rc == 0) {
         rc = mds_walk(mds, call, &where_to, MDS_WALK_PARENT, &to);
     }
     if (rc == 0) {
-        rc = rename_names(&from, &to, where.flags);
+        rc = mds_rename_target(&to, from.dirent->type, where.flags);
+    }
+    if (rc == 0 && mds->reactors > 1 && rename_is_remote(&from, &to)) {
+        return mds_remote_rename(mds, call);
     }
     if (rc == 0) {
         rc = rename_tree(mds, &from, &to, where.flags);

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The adapter between the core and ptlrpc: the service, its clients, the imports of the OSSs, and
- * the timer.
+ * The adapter between the core and ptlrpc: the service for clients, the one for the other reactors,
+ * the imports of those and of the OSSs, and the timer.
+ *
+ * What goes to another reactor is never given up: if no request can be taken now it waits in a
+ * queue, which is as long as operations are under way, and it is sent again until it is answered.
+ * Reactors of an MDS live and die together.
  */
-#include "servers/mds/mds.h"
+#include "servers/mds/out.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RQS_MAX MDS_PARKED_MAX
+#define RQS_MAX        MDS_PARKED_MAX
+#define OUT_IN_FLIGHT  64u
+#define OUT_TRIES_MAX  1000000u
+#define OUT_RETRY_NS   UINT64_C(1000000)
+#define OUT_EXPORT_MAX 256u
 
 struct service {
     struct mds *mds;
@@ -18,7 +26,23 @@ struct service {
     struct ptlrpc_service *service;
     struct lnet_timer timer;
     uint64_t timer_ns; /* when it fires; UINT64_MAX: idle */
+
+    struct ptlrpc_service *out_service; /* NULL: there is one reactor */
+    struct ptlrpc_import **out_imports; /* by reactor; NULL: none yet */
+    struct base_list out_queue;         /* struct out_waiting */
 };
+
+/* A request to another reactor that could not be sent yet. */
+struct out_waiting {
+    struct base_list link;
+    struct mds_op *op;
+    uint32_t reactor;
+    uint32_t bytes;
+    uint16_t opc;
+    unsigned char body[];
+};
+
+static void out_flush(struct service *service); /* it sends, sending queues */
 
 static void
 service_arm(struct service *service, uint64_t deadline_ns)
@@ -29,12 +53,221 @@ service_arm(struct service *service, uint64_t deadline_ns)
     }
 }
 
+/* ---- to other reactors ---- */
+
+static void
+out_told(struct ptlrpc_request *request, int status, const void *body, uint32_t bytes, void *user)
+{
+    (void)request;
+    (void)body;
+    (void)bytes;
+    if (status != -ECANCELED) { /* else the engine is being closed */
+        out_flush(user);
+    }
+}
+
+static void
+out_answered(struct ptlrpc_request *request, int status, const void *body, uint32_t bytes,
+             void *user)
+{
+    struct mds_op *op = user;
+    struct service *service = op->mds->user;
+
+    (void)request;
+    if (status == -ECANCELED) {
+        return; /* as above: nothing is answered any more */
+    }
+    mds_time_set(service->mds, lnet_now(service->ctx));
+    mds_out_done(service->mds, op, status, body, bytes);
+    out_flush(service);
+    mds_wake_run(service->mds);
+}
+
+/* The import of a reactor, made when it is first needed. */
+static struct ptlrpc_import *
+out_import(struct service *service, uint32_t reactor)
+{
+    const struct mds_options *of = &service->mds->options;
+    const struct ptlrpc_import_options options = {
+        .struct_bytes = sizeof(options),
+        .portal = PTLRPC_PORTAL_OUT,
+        .target = {.nid = of->nid, .pid = of->pid0 + reactor},
+        .name = "mds-out",
+        .max_rpcs_in_flight = OUT_IN_FLIGHT,
+        .tries_max = OUT_TRIES_MAX,
+    };
+
+    if (service->out_imports[reactor] == NULL) {
+        (void)ptlrpc_import_open(service->rpc, &options, &service->out_imports[reactor]);
+    }
+    return service->out_imports[reactor];
+}
+
+/* Sends, or says -EAGAIN. */
+static int
+out_send(struct service *service, uint32_t reactor, uint16_t opc, const void *body, uint32_t bytes,
+         const void *path, uint32_t path_bytes, struct mds_op *op)
+{
+    struct ptlrpc_import *import = out_import(service, reactor);
+    struct ptlrpc_request *request = import == NULL ? NULL : ptlrpc_request_take(import, opc);
+
+    if (request == NULL) {
+        return -EAGAIN;
+    }
+    char *at = ptlrpc_request_body(request);
+
+    (void)memcpy(at, body, bytes);
+    if (path_bytes > 0) {
+        (void)memcpy(at + bytes, path, path_bytes);
+    }
+    return ptlrpc_request_send(request, bytes + path_bytes, op == NULL ? out_told : out_answered,
+                               op == NULL ? (void *)service : (void *)op);
+}
+
+/* Sends what waits, in order, as far as it goes. */
+static void
+out_flush(struct service *service)
+{
+    while (!base_list_empty(&service->out_queue)) {
+        struct out_waiting *waiting =
+            BASE_CONTAINER_OF(base_list_first(&service->out_queue), struct out_waiting, link);
+
+        if (out_send(service, waiting->reactor, waiting->opc, waiting->body, waiting->bytes, NULL,
+                     0, waiting->op) != 0) {
+            service_arm(service, lnet_now(service->ctx) + OUT_RETRY_NS);
+            return;
+        }
+        base_list_unlink(&waiting->link);
+        free(waiting);
+    }
+}
+
+static int
+env_out(struct mds *mds, uint32_t reactor, uint16_t opc, const struct out_req *req,
+        const char *path, struct mds_op *op)
+{
+    struct service *service = mds->user;
+
+    if (base_list_empty(&service->out_queue) &&
+        out_send(service, reactor, opc, req, sizeof(*req), path, req->path_bytes, op) == 0) {
+        return 0;
+    }
+    struct out_waiting *waiting = malloc(sizeof(*waiting) + sizeof(*req) + req->path_bytes);
+
+    if (waiting == NULL) {
+        return -ENOMEM;
+    }
+    waiting->op = op;
+    waiting->reactor = reactor;
+    waiting->opc = opc;
+    waiting->bytes = (uint32_t)sizeof(*req) + req->path_bytes;
+    (void)memcpy(waiting->body, req, sizeof(*req));
+    if (req->path_bytes > 0) {
+        (void)memcpy(waiting->body + sizeof(*req), path, req->path_bytes);
+    }
+    base_list_init(&waiting->link);
+    base_list_append(&service->out_queue, &waiting->link);
+    service_arm(service, mds->now_ns + OUT_RETRY_NS);
+    return 0;
+}
+
+/* ---- from other reactors ---- */
+
+static int
+out_connected(struct ptlrpc_service *ptlrpc_service, struct ptlrpc_export *export_,
+              const void *data, uint32_t bytes, void *reply, uint32_t *reply_bytes)
+{
+    const struct service *service = ptlrpc_service_user(ptlrpc_service);
+    const struct mds_options *options = &service->mds->options;
+    const struct lnet_process peer = lnet_peer_process(ptlrpc_export_peer(export_));
+
+    (void)data;
+    (void)bytes;
+    (void)reply;
+    *reply_bytes = 0;
+    if (peer.nid.value != options->nid.value || peer.pid < options->pid0 ||
+        peer.pid - options->pid0 >= options->reactors) {
+        return -EACCES; /* not one of us */
+    }
+    return 0;
+}
+
+static void
+out_on_request(struct ptlrpc_rq *rq)
+{
+    struct service *service = ptlrpc_service_user(ptlrpc_rq_service(rq));
+    struct mds *mds = service->mds;
+    struct mds_call call = {
+        .reply = ptlrpc_rq_reply_body(rq),
+        .reply_max = ptlrpc_body_bytes_max(service->rpc),
+        .opc = ptlrpc_rq_opc(rq),
+        .tag = rq,
+    };
+
+    call.body = ptlrpc_rq_body(rq, &call.body_bytes);
+    mds_time_set(mds, lnet_now(service->ctx));
+    const int rc = mds_out_execute(mds, &call);
+
+    if (rc != MDS_PARKED) {
+        ptlrpc_rq_reply(rq, rc, call.reply_bytes);
+    }
+    mds_wake_run(mds);
+}
+
+#define OUT_OP(opc_, flags_, name_)                                                            \
+    {                                                                                          \
+        .opc = opc_, .flags = flags_, .body_bytes_min = sizeof(struct out_req), .name = name_, \
+        .handler = out_on_request                                                              \
+    }
+
+static const struct ptlrpc_op out_ops[] = {
+    OUT_OP(OUT_MAKE_DIR, PTLRPC_OP_ONCE, "out_make_dir"),
+    OUT_OP(OUT_UNLINK, PTLRPC_OP_ONCE, "out_unlink"),
+    OUT_OP(OUT_INSERT, PTLRPC_OP_ONCE, "out_insert"),
+    OUT_OP(OUT_STAT, 0, "out_stat"),
+    OUT_OP(OUT_READLINK, 0, "out_readlink"),
+    OUT_OP(OUT_MOVED, PTLRPC_OP_ONCE, "out_moved"),
+    OUT_OP(OUT_ANCESTOR, 0, "out_ancestor"),
+    OUT_OP(OUT_TOKEN, PTLRPC_OP_ONCE, "out_token"),
+    OUT_OP(OUT_TOKEN_FREE, PTLRPC_OP_ONCE, "out_token_free"),
+    OUT_OP(OUT_PREPARE, PTLRPC_OP_ONCE, "out_prepare"),
+    OUT_OP(OUT_COMMIT, PTLRPC_OP_ONCE, "out_commit"),
+    OUT_OP(OUT_RELEASE, PTLRPC_OP_ONCE, "out_release"),
+};
+
+static int
+out_service_open(struct service *service)
+{
+    const uint32_t reactors = service->mds->reactors;
+    const struct ptlrpc_service_options options = {
+        .struct_bytes = sizeof(options),
+        .portal = PTLRPC_PORTAL_OUT,
+        .name = "mds_out",
+        .ops = out_ops,
+        .op_count = BASE_ARRAY_LEN(out_ops),
+        .rqs_max = base_min_u32(reactors * OUT_IN_FLIGHT, RQS_MAX),
+        .exports_max = OUT_EXPORT_MAX,
+        .user = service,
+        .connected = out_connected,
+    };
+
+    if (reactors == 1 || service->mds->ops->keeps_nothing) {
+        return 0;
+    }
+    service->out_imports = calloc(reactors, sizeof(struct ptlrpc_import *));
+    if (service->out_imports == NULL) {
+        return -ENOMEM;
+    }
+    return ptlrpc_service_add(service->rpc, &options, &service->out_service);
+}
+
 static void
 service_on_timer(struct lnet *ctx, void *arg)
 {
     struct service *service = arg;
 
     service->timer_ns = UINT64_MAX;
+    out_flush(service);
     mds_tick(service->mds, lnet_now(ctx));
 }
 
@@ -229,6 +462,7 @@ mds_open(struct ptlrpc *rpc, const struct mds_options *options, struct mds **mds
     const struct mds_env env = {
         .complete = env_complete,
         .destroy = env_destroy,
+        .out = env_out,
         .wake_at = env_wake_at,
     };
     struct lnet *ctx = ptlrpc_lnet(rpc);
@@ -240,12 +474,17 @@ mds_open(struct ptlrpc *rpc, const struct mds_options *options, struct mds **mds
     *service = (struct service){.rpc = rpc, .ctx = ctx, .timer_ns = UINT64_MAX};
     service->timer.fn = service_on_timer;
     service->timer.arg = service;
+    base_list_init(&service->out_queue);
     int rc = mds_core_open(options, &env, lnet_random(ctx), lnet_now(ctx), &service->mds);
 
     if (rc != 0) {
         goto fail_free;
     }
     service->mds->user = service;
+    rc = out_service_open(service);
+    if (rc != 0) {
+        goto fail_close;
+    }
     const struct ptlrpc_service_options service_options = {
         .struct_bytes = sizeof(service_options),
         .portal = PTLRPC_PORTAL_MDS,
@@ -267,6 +506,7 @@ mds_open(struct ptlrpc *rpc, const struct mds_options *options, struct mds **mds
     return 0;
 
 fail_close:
+    free(service->out_imports);
     mds_core_close(service->mds);
 fail_free:
     free(service);
@@ -282,6 +522,13 @@ mds_close(struct mds *mds)
     struct service *service = mds->user;
 
     lnet_timer_cancel(service->ctx, &service->timer);
+    while (!base_list_empty(&service->out_queue)) {
+        struct base_list *link = base_list_first(&service->out_queue);
+
+        base_list_unlink(link);
+        free(BASE_CONTAINER_OF(link, struct out_waiting, link));
+    }
+    free(service->out_imports);
     mds_core_close(mds);
     free(service);
 }

@@ -6,7 +6,7 @@
  * behind the place where the walk ends (a missing name, a symlink, another reactor) is not seen.
  * For each: the thing so far is a directory, may be searched, the name is not too long, it exists.
  */
-#include "servers/mds/mds.h"
+#include "servers/mds/out.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -81,13 +81,21 @@ mds_moved(struct mds *mds, struct mds_call *call, const struct fid *fid, uint32_
     return MDS_STOPPED;
 }
 
-/* Writes a SYMLINK answer. */
+/* Writes a SYMLINK answer, or says whose the symlink is. */
 static int
-walk_symlink(struct mds_call *call, const struct mdt_inode *dir, const struct mdt_inode *link,
-             uint32_t consumed, uint16_t which)
+walk_symlink(struct mds *mds, struct mds_call *call, const struct mdt_inode *dir,
+             const struct mdt_dirent *dirent, uint32_t consumed, uint16_t which)
 {
+    const struct mdt_inode *link = dirent->inode;
     struct mds_rep_head *reply = call->reply;
 
+    if (link == NULL) {
+        mds->away.dir = dir->attr.fid;
+        mds->away.link = dirent->fid;
+        mds->away.consumed = consumed;
+        mds->away.which = which;
+        return MDS_LINK_AWAY;
+    }
     *reply = (struct mds_rep_head){
         .fid = dir->attr.fid,
         .walk = MDS_WALK_SYMLINK,
@@ -110,10 +118,8 @@ walk_last(struct mds *mds, struct mds_call *call, const struct mds_where *where,
     if ((mode & MDS_WALK_PARENT) != 0) {
         return 0;
     }
-    if (dirent->type == DT_LNK && dirent->inode != NULL) {
-        if (walk->has_slash || (where->flags & MDS_FOLLOW) != 0) {
-            return walk_symlink(call, walk->dir, dirent->inode, name_end, where->which);
-        }
+    if (dirent->type == DT_LNK && (walk->has_slash || (where->flags & MDS_FOLLOW) != 0)) {
+        return walk_symlink(mds, call, walk->dir, dirent, name_end, where->which);
     }
     if (dirent->type != DT_DIR && (walk->has_slash || (where->flags & MDS_WANT_DIR) != 0)) {
         return -ENOTDIR;
@@ -177,6 +183,12 @@ mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, 
         } else if (path[begin] == '.' && name_bytes == 2 && path[begin + 1] == '.') {
             const struct fid *parent = &at->u.dir.parent;
 
+            if (is_last &&
+                (mode & MDS_WALK_PARENT) != 0) { /* no name; what it means is no matter */
+                walk->last = MDS_LAST_DOTDOT;
+                walk->inode = NULL;
+                return 0;
+            }
             if (!mds_is_own(mds, parent)) {
                 return mds_moved(mds, call, parent, next, where->which);
             }
@@ -198,7 +210,8 @@ mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, 
             if (rc != 0 && (rc != -ENOENT || !is_last || mode == 0)) {
                 return rc;
             }
-            if (dirent != NULL && dirent->is_busy != 0) {
+            if (dirent != NULL && BASE_UNLIKELY(dirent->is_busy != 0) &&
+                ((mode & MDS_WALK_TOKEN) == 0 || dirent->is_busy != MDS_BUSY_TOKEN)) {
                 return MDS_WAIT;
             }
             if (is_last) {
@@ -215,8 +228,8 @@ mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, 
                     return mds_moved(mds, call, &dirent->fid, next, where->which);
                 }
                 at = dirent->inode;
-            } else if (dirent->type == DT_LNK && dirent->inode != NULL) {
-                return walk_symlink(call, at, dirent->inode, end, where->which);
+            } else if (dirent->type == DT_LNK) {
+                return walk_symlink(mds, call, at, dirent, end, where->which);
             } else {
                 return -ENOTDIR;
             }
@@ -226,21 +239,21 @@ mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, 
 }
 
 int
-mds_may_create(const struct mdt_inode *dir, uint32_t uid, uint32_t gid)
+mds_may_create_in(const struct mds_attr *dir, uint32_t uid, uint32_t gid)
 {
-    if (dir->attr.nlink == 0) {
+    if (dir->nlink == 0) {
         return -ENOENT;
     }
-    return mds_permits(&dir->attr, uid, gid, 3) ? 0 : -EACCES;
+    return mds_permits(dir, uid, gid, 3) ? 0 : -EACCES;
 }
 
 int
-mds_may_delete(const struct mdt_inode *dir, const struct mds_attr *attr, uint32_t uid, uint32_t gid)
+mds_may_delete(const struct mds_attr *dir, const struct mds_attr *attr, uint32_t uid, uint32_t gid)
 {
-    if (!mds_permits(&dir->attr, uid, gid, 3)) {
+    if (!mds_permits(dir, uid, gid, 3)) {
         return -EACCES;
     }
-    if ((dir->attr.mode & S_ISVTX) != 0 && uid != 0 && uid != attr->uid && uid != dir->attr.uid) {
+    if ((dir->mode & S_ISVTX) != 0 && uid != 0 && uid != attr->uid && uid != dir->uid) {
         return -EPERM;
     }
     return 0;

@@ -14,8 +14,8 @@
 #define HUGE_BYTES        (UINT64_C(2) << 20)
 #define CHUNK_BYTES_FIRST UINT64_C(16384)
 
-static const uint32_t class_bytes[ARENA_CLASSES] = {64,  128, 192,  256,  320, 384,
-                                                    512, 768, 1024, 2048, 4096};
+static const uint32_t class_bytes[ARENA_CLASSES] = {64,  128, 192,  256,  320,  384,
+                                                    512, 768, 1024, 2048, 4096, 8192};
 
 /* The smallest class for a size, by 64-byte steps up to 512, then by search. */
 static uint32_t

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ARENA_CLASSES   11u
-#define ARENA_BYTES_MAX 4096u /* of one object */
+#define ARENA_CLASSES   12u
+#define ARENA_BYTES_MAX 8192u /* of one object */
 
 struct arena_class {
     void *free;  /* a list through the objects' first words */

@@ -99,7 +99,7 @@ step_run(struct rig *rig, const struct step *step)
 static void
 script_run(const struct step *steps, size_t count)
 {
-    static const uint32_t reactors[] = {1};
+    static const uint32_t reactors[] = {1, 2, 4};
 
     for (size_t r = 0; r < BASE_ARRAY_LEN(reactors); r++) {
         static struct rig rig;
@@ -115,6 +115,8 @@ script_run(const struct step *steps, size_t count)
                             -steps[i].expect);
             }
             assert_int_equal(rc, -steps[i].expect);
+            while (rig_pump(&rig, 1)) {
+            }
             rig_check(&rig);
         }
         rig_close(&rig);

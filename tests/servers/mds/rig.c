@@ -4,6 +4,8 @@
  */
 #include "tests/servers/mds/rig.h"
 
+#include "servers/mds/out.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +13,59 @@
 #define SYMLINKS_MAX 40u
 #define HOPS_MAX     200u
 
+/* A request from one core to another, or the answer to it. */
+struct rig_message {
+    bool is_answer;
+    uint32_t from, to;
+    struct mds_op *op; /* at `from` */
+    int status;
+    uint32_t body_bytes, reply_bytes;
+    uint16_t opc;
+    uint64_t body[(sizeof(struct out_req) + MDS_PATH_BYTES_MAX + 8) / 8];
+    uint64_t reply[(sizeof(struct out_rep) + OUT_TEXT_BYTES_MAX) / 8];
+};
+
 /* ---- the hooks of the cores ---- */
 
-static uint32_t
-reactor_of(const struct rig *rig, const struct mds *mds)
+static void
+bag_put(struct rig *rig, struct rig_message *message)
 {
-    (void)rig;
-    return mds->reactor;
+    if (rig->bag_count == rig->bag_max) {
+        rig->bag_max = rig->bag_max == 0 ? 64 : rig->bag_max * 2;
+        rig->bag = realloc(rig->bag, rig->bag_max * sizeof(struct rig_message *));
+        BASE_ASSERT(rig->bag != NULL);
+    }
+    rig->bag[rig->bag_count++] = message;
+}
+
+static int
+env_out(struct mds *mds, uint32_t reactor, uint16_t opc, const struct out_req *req,
+        const char *path, struct mds_op *op)
+{
+    struct rig_message *message = calloc(1, sizeof(*message));
+
+    BASE_ASSERT(message != NULL);
+    BASE_ASSERT(reactor != mds->reactor);
+    message->from = mds->reactor;
+    message->to = reactor;
+    message->op = op;
+    message->opc = opc;
+    message->body_bytes = (uint32_t)sizeof(*req) + req->path_bytes;
+    (void)memcpy(message->body, req, sizeof(*req));
+    if (req->path_bytes > 0) {
+        (void)memcpy((char *)message->body + sizeof(*req), path, req->path_bytes);
+    }
+    bag_put(mds->user, message);
+    return 0;
+}
+
+static void
+out_answer(struct rig *rig, struct rig_message *message, const struct mds_call *call, int status)
+{
+    message->is_answer = true;
+    message->status = status;
+    message->reply_bytes = call->reply_bytes;
+    bag_put(rig, message);
 }
 
 static void
@@ -25,7 +73,10 @@ env_complete(struct mds *mds, struct mds_call *call, int status)
 {
     struct rig_call *of = call->tag;
 
-    (void)mds;
+    if (call->opc >= OUT_MAKE_DIR) {
+        out_answer(mds->user, call->tag, call, status);
+        return;
+    }
     BASE_ASSERT(!of->is_done);
     of->is_done = true;
     of->status = status;
@@ -54,8 +105,8 @@ env_wake_at(struct mds *mds, uint64_t deadline_ns)
 {
     struct rig *rig = mds->user;
 
-    if (rig != NULL && deadline_ns < rig->deadline_ns[reactor_of(rig, mds)]) {
-        rig->deadline_ns[reactor_of(rig, mds)] = deadline_ns;
+    if (rig != NULL && deadline_ns < rig->deadline_ns[mds->reactor]) {
+        rig->deadline_ns[mds->reactor] = deadline_ns;
     }
 }
 
@@ -68,6 +119,7 @@ rig_open(struct rig *rig, uint32_t reactors, uint64_t seed)
     const struct mds_env env = {
         .complete = env_complete,
         .destroy = env_destroy,
+        .out = env_out,
         .wake_at = env_wake_at,
     };
 
@@ -146,11 +198,99 @@ rig_close(struct rig *rig)
     free(rig->bag);
 }
 
+struct tally {
+    struct fid fid;
+    uint32_t names;
+};
+
+struct tallies {
+    struct rig *rig;
+    struct mds *mds;
+    struct tally *tally;
+    uint32_t count;
+    uint32_t max;
+};
+
+static void
+tally_names(struct mdt_inode *inode, void *arg)
+{
+    struct tallies *tallies = arg;
+    struct mdt_dirent *dirent = NULL;
+    struct mds *mds = tallies->mds;
+    uint64_t cookie = 0;
+    uint32_t count = 0;
+
+    if (!S_ISDIR(inode->attr.mode)) {
+        return;
+    }
+    while (mds->ops->scan(mds->store, inode, cookie, &dirent, 1, &count) == 0) {
+        struct mds *owner = tallies->rig->mds[fid_mds_owner(&dirent->fid, tallies->rig->reactors)];
+        struct mdt_inode *of = NULL;
+        uint32_t i = 0;
+
+        cookie = dirent->cookie;
+        BASE_ASSERT(dirent->is_busy == 0);
+        BASE_ASSERT(owner->ops->get(owner->store, &dirent->fid, &of) == 0);
+        BASE_ASSERT(dirent->inode == (owner == mds ? of : NULL));
+        BASE_ASSERT((of->attr.mode & S_IFMT) >> 12 == dirent->type);
+        BASE_ASSERT(!S_ISDIR(of->attr.mode) || fid_equal(&of->u.dir.parent, &inode->attr.fid));
+        while (i < tallies->count && !fid_equal(&tallies->tally[i].fid, &dirent->fid)) {
+            i++;
+        }
+        if (i == tallies->count) {
+            BASE_ASSERT(tallies->count < tallies->max);
+            tallies->tally[tallies->count++] = (struct tally){.fid = dirent->fid};
+        }
+        tallies->tally[i].names++;
+    }
+}
+
+static void
+tally_links(struct mdt_inode *inode, void *arg)
+{
+    const struct tallies *tallies = arg;
+    const struct fid root = FID_ROOT;
+    uint32_t names = 0;
+
+    for (uint32_t i = 0; i < tallies->count; i++) {
+        if (fid_equal(&tallies->tally[i].fid, &inode->attr.fid)) {
+            names = tallies->tally[i].names;
+        }
+    }
+    if (S_ISDIR(inode->attr.mode)) {
+        BASE_ASSERT(names == (inode->attr.nlink > 0 && !fid_equal(&inode->attr.fid, &root)));
+    } else {
+        BASE_ASSERT(names == inode->attr.nlink);
+    }
+}
+
+/* Compares names and inodes of all cores; nothing may be under way. */
+static void
+check_across(struct rig *rig)
+{
+    struct tally tally[2000];
+    struct tallies tallies = {.rig = rig, .tally = tally, .max = BASE_ARRAY_LEN(tally)};
+
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        tallies.mds = rig->mds[i];
+        rig->mds[i]->ops->each(rig->mds[i]->store, tally_names, &tallies);
+        BASE_ASSERT(rig->mds[i]->counters.ops_now == 0);
+        BASE_ASSERT(rig->mds[i]->prepared == NULL);
+        BASE_ASSERT(!rig->mds[i]->is_token_taken);
+    }
+    for (uint32_t i = 0; i < rig->reactors; i++) {
+        rig->mds[i]->ops->each(rig->mds[i]->store, tally_links, &tallies);
+    }
+}
+
 void
 rig_check(struct rig *rig)
 {
     for (uint32_t i = 0; i < rig->reactors; i++) {
         mds_check(rig->mds[i]);
+    }
+    if (rig->reactors > 1 && rig->bag_count == 0) {
+        check_across(rig);
     }
 }
 
@@ -177,12 +317,49 @@ rig_time(struct rig *rig, uint64_t delta_ns)
     rig->now_ns = end;
 }
 
+static void
+message_deliver(struct rig *rig, struct rig_message *message)
+{
+    if (message->is_answer) {
+        struct mds *mds = rig->mds[message->from];
+
+        mds_time_set(mds, rig->now_ns);
+        mds_out_done(mds, message->op, message->status, message->reply, message->reply_bytes);
+        free(message);
+        mds_wake_run(mds);
+        return;
+    }
+    struct mds *mds = rig->mds[message->to];
+    struct mds_call call = {
+        .body = message->body,
+        .body_bytes = message->body_bytes,
+        .reply = message->reply,
+        .reply_max = sizeof(message->reply),
+        .opc = message->opc,
+        .tag = message,
+    };
+
+    mds_time_set(mds, rig->now_ns);
+    const int rc = mds_out_execute(mds, &call);
+
+    if (rc != MDS_PARKED) {
+        BASE_ASSERT(rc <= 0 && rc != -EPROTO && rc != -EOPNOTSUPP);
+        out_answer(rig, message, &call, rc);
+    }
+    mds_wake_run(mds);
+}
+
 bool
 rig_pump(struct rig *rig, uint32_t count)
 {
-    (void)rig;
-    (void)count;
-    return false;
+    for (uint32_t i = 0; i < count && rig->bag_count > 0; i++) {
+        const uint64_t pick = base_prng_below(&rig->prng, rig->bag_count);
+        struct rig_message *message = rig->bag[pick];
+
+        rig->bag[pick] = rig->bag[--rig->bag_count];
+        message_deliver(rig, message);
+    }
+    return rig->bag_count > 0;
 }
 
 /* ---- requests ---- */
