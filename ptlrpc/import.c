@@ -135,6 +135,7 @@ connect_failed(struct ptlrpc_import *import, int status)
     import_end_all(import, -ECONNRESET, -ENOTCONN);
     if (import->is_closing) {
         import->is_finished = true;
+        ptlrpc_timer_at(import->rpc, lnet_now(import->rpc->ctx));
     }
     import_move(import, PTLRPC_IMP_DISCON, status, NULL, 0);
 }
