@@ -19,6 +19,8 @@ static const struct command {
     {"mds", cmd_mds, "serve metadata"},
     {"oss", cmd_oss, "serve objects"},
     {"lctl", cmd_lctl, "ping and look into running servers"},
+    {"ior", cmd_ior, "the IOR workload on the client API"},
+    {"mdtest", cmd_mdtest, "the mdtest workload on the client API"},
 };
 
 static void

@@ -101,9 +101,8 @@ seconds_parse(const char *text, uint64_t *ns_out)
     return 0;
 }
 
-/* How many letters must change to make @a of @b; enough of a measure to suggest a name. */
-static size_t
-edit_distance(const char *a, const char *b)
+size_t
+options_distance(const char *a, const char *b)
 {
     size_t row[64];
     const size_t length = strlen(b);
@@ -146,7 +145,7 @@ fail_unknown(const struct reader *reader, const char *name)
     size_t best = 4;
 
     for (size_t i = 0; i < reader->set->count; i++) {
-        const size_t distance = edit_distance(name, reader->set->options[i].name);
+        const size_t distance = options_distance(name, reader->set->options[i].name);
 
         if (distance < best) {
             best = distance;

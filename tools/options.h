@@ -69,3 +69,9 @@ int options_size_parse(const char *text, uint64_t *value_out);
  * Reads a decimal number. Returns 0, or -EINVAL or -ERANGE.
  */
 int options_count_parse(const char *text, uint64_t *value_out);
+
+/*
+ * How many letters must change to make @a of @b; enough of a measure to suggest a name. @b has less
+ * than 64, or the answer is 64.
+ */
+size_t options_distance(const char *a, const char *b);
