@@ -19,13 +19,13 @@ struct world {
     struct pump pump;
     struct lnet *ctx;
     struct mock_ni *ni;
-    struct lnet_event events[WORLD_EVENTS_MAX];
     uint32_t event_count;
     int told[256]; /* what the watcher heard */
     struct lnet_peer *told_peers[256];
     uint32_t told_count;
     struct lnet_peer_watch watch;
     uint8_t bytes[WORLD_BYTES_MAX];
+    struct lnet_event events[WORLD_EVENTS_MAX]; /* the first event_count */
 };
 
 /* What to make; 0 means the default everywhere. */
