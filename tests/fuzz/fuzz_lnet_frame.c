@@ -75,6 +75,10 @@ do_frame(struct input *input)
         frame[0] = (uint8_t)((LNET_FRAME_VERSION << 4) | (frame[0] & 3));
         frame[1] &= LNET_PUT_ACK;
         base_le16_store(frame + 2, (uint16_t)(frame[2] % (PORTALS + 1)));
+        base_le64_store(frame + 8, frame[8] & 7);
+        if ((how & 0x80) != 0) {
+            base_le64_store(frame + 32, base_le16_load(frame + 32) % 5000);
+        }
         if ((frame[0] & 1) != 0) { /* PUT, REPLY */
             base_le32_store(frame + 4, (uint32_t)(bytes - LNET_FRAME_BYTES));
         }
@@ -101,8 +105,8 @@ do_attach(struct input *input)
         .at_head = (how & 0x40) != 0,
         .from = {.nid = (how & 0x20) != 0 ? mock_nid(2) : (struct lnet_nid){LNET_NID_ANY},
                  .pid = (how & 0x20) != 0 ? 0 : LNET_PID_ANY},
-        .match_bits = next_u8(input),
-        .ignore_bits = next_u8(input),
+        .match_bits = next_u8(input) & 7,
+        .ignore_bits = (how & 0x80) != 0 ? UINT64_MAX : next_u8(input),
     };
     struct lnet_md md =
         world_md(&world, (uint32_t)next_u8(input), next_u16(input) % 4096, (int8_t)next_u8(input));
@@ -237,6 +241,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world_open(&world, &options);
     (void)memset(handles, 0, sizeof(handles));
     handle_next = 0;
+    /* Most inputs would not get that far by themselves: two peers are up, two MDs are attached. */
+    mock_accept(world.ni, 2, 0);
+    mock_accept(world.ni, 3, 0);
+    (void)world_poll(&world);
+    handles[handle_next++] = world_attach_any(&world, 1, LNET_MD_OP_PUT | LNET_MD_PEEK, 4096, -1);
+    handles[handle_next++] = world_attach_any(
+        &world, 2, LNET_MD_OP_PUT | LNET_MD_OP_GET | LNET_MD_MANAGE_REMOTE, 4096, -1);
+    handles[handle_next++] = world_bind(&world, 0, 4096, -1);
     while (input.left > 0) {
         do_command(&input);
     }

@@ -70,7 +70,7 @@ mock_recv(struct mock_ni *ni, struct mock_conn *conn, const struct lnet_hdr *hdr
     struct mock_step *step = step_add(ni, STEP_RECV, conn);
 
     step->hdr = *hdr;
-    if (payload != NULL) {
+    if (hdr->type == LNET_MSG_PUT || hdr->type == LNET_MSG_REPLY) {
         step->payload = malloc(base_max_u64(hdr->length_bytes, 1));
         BASE_ASSERT(step->payload != NULL);
         (void)memcpy(step->payload, payload, hdr->length_bytes);
