@@ -634,9 +634,13 @@ shm_conn_accept(struct shm_ni *ni)
             ni->greeting_count < SHM_GREETINGS_MAX ? conn_make(ni, SHM_CONN_GREETING) : NULL;
 
         if (conn == NULL) {
+            const struct shm_wire wire = {
+                .type = SHM_WIRE_REFUSE, .u.refuse = {.error = EAGAIN, .text = "too many at once"}};
+
             shm_ni_log_refusal(ni, "accept: %u peers are connecting already", ni->greeting_count);
+            (void)shm_wire_send(fd, &wire, NULL);
             (void)close(fd);
-            return;
+            continue;
         }
         ni->greeting_count++;
         conn->link.fd = fd;
@@ -853,7 +857,8 @@ hello_refused(struct shm_conn *conn, const struct shm_refuse *refusal)
 {
     struct shm_ni *ni = shm_conn_ni(conn);
 
-    if (refusal->error == EALREADY) {
+    /* The acceptor has not mapped the memory of the connection: it serves for another try. */
+    if (refusal->error == EALREADY || is_transient(-refusal->error)) {
         conn_back_off(conn);
         return;
     }
@@ -897,10 +902,26 @@ conn_packet(struct shm_conn *conn, const struct shm_wire *wire, int *fds)
     return 0;
 }
 
+/* A packet could not be read. */
+static void
+packet_refused(struct shm_conn *conn, int rc)
+{
+    const char *why = rc == -EPROTO            ? "malformed packet"
+                      : rc == -EPROTONOSUPPORT ? "protocol version 1 is spoken here"
+                                               : "out of descriptors (RLIMIT_NOFILE)";
+
+    shm_ni_log_refusal(shm_conn_ni(conn), "process %d: %s", (int)conn->link.os_pid, why);
+    if (conn->state == SHM_CONN_GREETING) {
+        refuse(conn, rc, why);
+    } else if (rc != -EMFILE || conn->state != SHM_CONN_UP) {
+        shm_conn_fail(conn, rc);
+    }
+    /* Else a region is not known here: other paths lead to its memory. */
+}
+
 uint32_t
 shm_conn_socket(struct shm_conn *conn)
 {
-    struct shm_ni *ni = shm_conn_ni(conn);
     uint32_t upcalls = 0;
 
     for (int i = 0; i < SOCKET_PACKETS_MAX && upcalls == 0; i++) {
@@ -916,16 +937,9 @@ shm_conn_socket(struct shm_conn *conn)
         if (rc == -EAGAIN || rc == -EINTR) {
             break;
         }
-        if (rc == -EPROTO || rc == -EPROTONOSUPPORT) {
-            shm_ni_log_refusal(ni, "process %d: %s", (int)conn->link.os_pid,
-                               rc == -EPROTO ? "malformed packet" : "other protocol version");
-            if (conn->state == SHM_CONN_GREETING) {
-                refuse(conn, rc,
-                       rc == -EPROTO ? "malformed packet" : "protocol version 1 is spoken here");
-            } else {
-                shm_conn_fail(conn, rc);
-            }
-            break;
+        if (rc == -EPROTO || rc == -EPROTONOSUPPORT || rc == -EMFILE) {
+            packet_refused(conn, rc);
+            continue;
         }
         if (rc <= 0) {
             conn_hang_up(conn);

@@ -212,9 +212,15 @@ shm_wire_recv(int fd, struct shm_wire *wire_out, int fds_out[SHM_WIRE_FDS_MAX])
         return 0;
     }
     const uint32_t fd_count = fds_take(&msg, fds_out);
-    int rc = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0
-                 ? -EPROTO
-                 : shm_wire_decode(bytes, (uint64_t)length, fd_count, wire_out);
+    int rc = 0;
+
+    if ((msg.msg_flags & MSG_CTRUNC) != 0 && fd_count < SHM_WIRE_FDS_MAX) {
+        rc = -EMFILE; /* the kernel had no room in our table for the others */
+    } else if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        rc = -EPROTO;
+    } else {
+        rc = shm_wire_decode(bytes, (uint64_t)length, fd_count, wire_out);
+    }
 
     if (rc != 0) {
         for (uint32_t i = 0; i < fd_count; i++) {

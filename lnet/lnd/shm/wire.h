@@ -87,6 +87,7 @@ int shm_wire_send(int fd, const struct shm_wire *wire, const int *fds);
 
 /*
  * Receives a packet without waiting: 1 and *wire_out and @fds_out, which the caller closes; 0 at
- * the end of the stream; -EAGAIN nothing there; -EPROTO, -EPROTONOSUPPORT; or what recvmsg() said.
+ * the end of the stream; -EAGAIN nothing there; -EPROTO, -EPROTONOSUPPORT; -EMFILE a packet is lost
+ * because our table of descriptors is full; or what recvmsg() said.
  */
 int shm_wire_recv(int fd, struct shm_wire *wire_out, int fds_out[SHM_WIRE_FDS_MAX]);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -454,6 +455,139 @@ a_forked_child_leaves_without_disturbing_its_parent(void **state)
     run_dir_remove(dir);
 }
 
+static int
+recv_echo(struct end *end, struct lnet_lnd_conn *conn, const struct lnet_hdr *hdr,
+          const void *payload)
+{
+    (void)end;
+    return end_put(conn, hdr->match_bits, payload, hdr->length_bytes);
+}
+
+/* Another user's process: 0 if it could talk with the server, sleeping and waking it. */
+static int
+stranger_run(const char *dir, uint32_t flags)
+{
+    static struct end end;
+    struct lnet_ni_options options = {.run_dir = dir, .flags = flags};
+    const struct lnet_process server = {.nid = {(uint64_t)LNET_LND_SHM << 48 | 1}};
+    struct lnet_lnd_conn *conn = NULL;
+
+    end = (struct end){0};
+    if (setgid(65534) != 0 || setuid(65534) != 0) {
+        return 90;
+    }
+    if (end_open_with(&end, 0, UINT64_C(5000000000), &options) != 0) {
+        return 91;
+    }
+    if (lnet_lnd_shm.conn_open(end.ni, &server, &end, &conn) != 0) {
+        return 92;
+    }
+    while (end.up_count == 0 && end.down_count == 0) {
+        end_sleep(&end, 1000);
+    }
+    for (uint32_t i = 1; i <= 50 && end.down_count == 0; i++) {
+        if (end_put(conn, i, "hello", 5) != 0) {
+            return 93;
+        }
+        while (end.recv_count < i && end.down_count == 0) {
+            end_sleep(&end, 5000);
+        }
+    }
+    const int rc = end.down_count > 0 ? -end.down_reason : shm_conn_of(conn)->link.bells != NULL;
+
+    end_close(&end);
+    return rc;
+}
+
+static void
+other_users_are_refused_unless_welcome(void **state)
+{
+    const char *dir = run_dir_make();
+    static struct end server;
+
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_int_equal(chmod(dir, 01777), 0);
+    static const struct {
+        uint32_t server, client;
+        int wanted;
+    } rounds[] = {
+        {LNET_NI_ANY_USER, LNET_NI_ANY_USER, 0},
+        {LNET_NI_ANY_USER, LNET_NI_ANY_USER | LNET_NI_CONNECT_ONLY, 0},
+        {0, LNET_NI_ANY_USER, EACCES},
+    };
+
+    for (uint32_t i = 0; i < BASE_ARRAY_LEN(rounds); i++) {
+        int status = 1;
+
+        server = (struct end){.recv = recv_echo};
+        end_open(&server, dir, "1", rounds[i].server);
+        const pid_t child = fork();
+
+        if (child == 0) {
+            _exit(stranger_run(dir, rounds[i].client));
+        }
+        while (waitpid(child, &status, WNOHANG) == 0) {
+            end_sleep(&server, 20);
+        }
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), rounds[i].wanted);
+        end_close(&server);
+        assert_int_equal(run_dir_entries(dir), 0);
+    }
+    run_dir_remove(dir);
+}
+
+static void
+want_of_descriptors_delays_peers_and_loses_none(void **state)
+{
+    const char *dir = run_dir_make();
+    static struct end server, clients[20];
+    struct rlimit before;
+    const pid_t child = fork();
+    int status = 1;
+
+    if (child == 0) {
+        server = (struct end){0};
+        end_open(&server, dir, "1", 0);
+        for (uint32_t i = 0; i < BASE_ARRAY_LEN(clients); i++) {
+            clients[i] = (struct end){0};
+            end_open(&clients[i], dir, NULL, LNET_NI_CONNECT_ONLY);
+        }
+        BASE_ASSERT(getrlimit(RLIMIT_NOFILE, &before) == 0);
+        for (uint32_t i = 0; i < BASE_ARRAY_LEN(clients); i++) {
+            struct lnet_lnd_conn *conn = NULL;
+            const struct rlimit tight = {.rlim_cur = run_dir_entries("/proc/self/fd") + 2,
+                                         .rlim_max = before.rlim_max};
+
+            BASE_ASSERT(
+                lnet_lnd_shm.conn_open(clients[i].ni, &server.process, &clients[i], &conn) == 0);
+            BASE_ASSERT(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+            for (uint32_t turn = 0; turn < 2000; turn++) {
+                (void)end_poll(&server);
+                (void)end_poll(&clients[i]);
+            }
+            BASE_ASSERT(setrlimit(RLIMIT_NOFILE, &before) == 0);
+        }
+        for (uint32_t i = 0; i < BASE_ARRAY_LEN(clients); i++) {
+            while (clients[i].up_count == 0) {
+                (void)end_poll(&server);
+                (void)end_poll(&clients[i]);
+                BASE_ASSERT(clients[i].down_count == 0);
+            }
+        }
+        BASE_ASSERT(strlen(server.log) < 4000);
+        while (server.conn_count < BASE_ARRAY_LEN(clients)) {
+            (void)end_poll(&server);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    run_dir_remove(dir);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(messages_of_every_size_arrive_whole_and_in_order),
     cmocka_unit_test(a_full_ring_refuses_and_says_writable_once),
@@ -468,6 +602,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_dead_peers_messages_come_before_its_death),
     cmocka_unit_test(an_upcall_may_close_or_condemn_its_connection),
     cmocka_unit_test(a_forked_child_leaves_without_disturbing_its_parent),
+    cmocka_unit_test(other_users_are_refused_unless_welcome),
+    cmocka_unit_test(want_of_descriptors_delays_peers_and_loses_none),
 };
 
 TEST_MAIN(cases)

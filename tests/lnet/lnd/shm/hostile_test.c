@@ -318,6 +318,10 @@ silent_sockets_are_closed_in_time_and_bounded(void **state)
     (void)end_poll(&server);
     assert_int_equal(shm_ni_of(server.ni)->greeting_count, 0);
     for (uint32_t i = 0; i < BASE_ARRAY_LEN(fds); i++) {
+        while (recv(fds[i], &byte, 1, MSG_DONTWAIT) > 0) {
+            /* those beyond the bound were told */
+        }
+        errno = 0;
         assert_true(recv(fds[i], &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET);
         (void)close(fds[i]);
     }
