@@ -10,8 +10,11 @@
  *   bulk    the client exported its memory; the server pulls or pushes before it replies.
  *   lease   the server lends its own memory: the reply has a bulk handle and a lease. The client
  *           pulls (READ) and gives the lease back by RELEASE, or pushes (WRITE) and then sends
- *           COMMIT, which makes the bytes part of the object. Leases end with the client's export.
- *           Lent memory is not given to anybody else before the lease ends.
+ *           COMMIT, which makes the bytes part of the object. Leases end with the client's export,
+ *           or when they are 30 s old: -ESTALE from then on, the client begins again. Lent memory
+ *           is not given to anybody else before the lease ends. -EAGAIN: nothing was lent and no
+ *           other way was offered.
+ * A WRITE names one of INLINE and BULK at most, as only one thing can follow; a READ any.
  */
 #pragma once
 

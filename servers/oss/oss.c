@@ -392,9 +392,9 @@ oss_open(struct ptlrpc *rpc, const struct oss_options *options, struct oss **oss
     base_list_init(&oss->paused);
     base_list_init(&oss->leases);
     oss->lease_ids = calloc(OSS_IOS_MAX, sizeof(*oss->lease_ids));
-    int rc = oss->lease_ids == NULL ? -ENOMEM
-                                    : base_pool_init(&oss->ios, sizeof(struct oss_io),
-                                                     OSS_IOS_MAX, BASE_CACHE_LINE);
+    int rc = oss->lease_ids == NULL
+                 ? -ENOMEM
+                 : base_pool_init(&oss->ios, sizeof(struct oss_io), OSS_IOS_MAX, BASE_CACHE_LINE);
 
     if (rc != 0) {
         goto fail_free;

@@ -140,9 +140,11 @@ void oss_lease_timer(struct lnet *ctx, void *arg);
 /* lnet_timer_fn: tries transfers again that bulk had no room for. @arg is the server. */
 void oss_pause_timer(struct lnet *ctx, void *arg);
 
-void oss_read(struct ptlrpc_rq *rq);    /* OST_READ */
-void oss_write(struct ptlrpc_rq *rq);   /* OST_WRITE */
-void oss_commit(struct ptlrpc_rq *rq);  /* OST_COMMIT */
-void oss_release(struct ptlrpc_rq *rq); /* OST_RELEASE */
+/* Handlers of OST_READ, OST_WRITE, OST_COMMIT and OST_RELEASE. */
+void oss_read(struct ptlrpc_rq *rq);
+void oss_write(struct ptlrpc_rq *rq);
+void oss_commit(struct ptlrpc_rq *rq);
+void oss_release(struct ptlrpc_rq *rq);
+
 /* A SIMPLE op has ended in the store. */
 void oss_simple_done(struct oss_io *io, int status);

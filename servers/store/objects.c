@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of objects: see objects.h.
+ *
+ * While the table doubles there are two arrays of buckets. A bucket of the old one is emptied as a
+ * whole, so the number of the first that is not tells for any hash in which array its chain is.
+ */
 #include "servers/store/objects.h"
 
 #include "base/assert.h"

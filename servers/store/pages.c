@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory for objects' bytes: see pages.h.
+ *
+ * A page number is the region's index times a power of two, plus the page's place in the region, so
+ * that the buddy of a run is found by flipping a bit. Free runs are linked through arrays beside
+ * the memory. Blocks of a region are first given out, or touched ahead, in order of address.
+ */
 #include "servers/store/pages.h"
 
 #include "base/assert.h"

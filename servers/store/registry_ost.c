@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The OST stores of this build.
+ */
 #include "servers/store/stores.h"
 
 #include "base/assert.h"

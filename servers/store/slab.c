@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small objects of one size: see slab.h.
+ */
 #include "servers/store/slab.h"
 
 #include "base/assert.h"
