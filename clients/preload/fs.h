@@ -40,8 +40,13 @@ struct causeway *fs_mounted(void);
 /* Ends it. */
 void fs_exit(void);
 
+/* Before fork(), in the parent: nobody is mounting meanwhile. */
 void fs_fork_prepare(void);
+
+/* After fork(), in the parent. */
 void fs_fork_parent(void);
+
+/* After fork(), in the child: lets go of the parent's mount; the next call mounts anew. */
 void fs_fork_child(void);
 
 /* A descriptor that the client just made: moves it up and remembers it. Returns its new number. */
@@ -50,4 +55,5 @@ int fs_claim(int fd);
 /* The client closed it. */
 void fs_unclaim(int fd);
 
+/* Is @fd one of the client's own? */
 bool fs_is_internal(int fd);
