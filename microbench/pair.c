@@ -180,7 +180,8 @@ pair_open(struct pair *pair, pair_setup_fn setup, void *arg)
         pair_close(pair);
         return rc;
     }
-    pair->is_pinned = limits_pin(cpus[0], &pair->saved) == 0;
+    pair->cpu = cpus[0];
+    pair->is_pinned = limits_pin(pair->cpu, &pair->saved) == 0;
     rc = side_open(pair, 1, 2);
     if (rc == 0) {
         rc = parent_connect(pair);
@@ -243,10 +244,16 @@ void
 pair_pause(struct pair *pair)
 {
     order_give(pair, PAIR_SLEEP, PAIR_SLEEPING);
+    if (pair->is_pinned) {
+        limits_unpin(&pair->saved); /* a limit looks for two cores that it may use */
+    }
 }
 
 void
 pair_resume(struct pair *pair)
 {
+    if (pair->is_pinned) {
+        (void)limits_pin(pair->cpu, &pair->saved);
+    }
     order_give(pair, PAIR_POLL, PAIR_POLLING);
 }

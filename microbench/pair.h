@@ -34,6 +34,7 @@ struct pair {
     /* The pair's own. */
     struct pair_control *control;
     pid_t child_pid;
+    uint32_t cpu;
     cpu_set_t saved;
     bool is_pinned;
     char run_dir[32];
@@ -48,7 +49,7 @@ int pair_open(struct pair *pair, pair_setup_fn setup, void *arg);
 /* Ends the child and this side. */
 void pair_close(struct pair *pair);
 
-/* Has the child sleep until pair_resume(). Both return when it does so. */
+/* Has the child sleep, and the caller use all cores, until pair_resume(). */
 void pair_pause(struct pair *pair);
 void pair_resume(struct pair *pair);
 
