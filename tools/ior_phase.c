@@ -185,7 +185,7 @@ say_data_error(const struct ior *ior, const char *path, const struct data_error 
                   ior->world.rank, path, (unsigned long long)error->count,
                   (unsigned long long)error->first_offset, (unsigned long long)error->expected,
                   (unsigned long long)error->found);
-    if (error->first_offset / 8 % 2 == 1) {
+    if (error->first_offset / 8 % 2 == 1 && error->found % 16 == 0) {
         (void)fprintf(stderr, " (data of offset %llu?)", (unsigned long long)error->found);
     } else if (error->found >> 32 == ior->signature) {
         (void)fprintf(stderr, " (data of rank %u?)", (uint32_t)error->found);

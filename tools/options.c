@@ -177,7 +177,8 @@ is_choice(const char *choices, const char *text)
 
     for (const char *at = choices; at != NULL; at = strchr(at, '|')) {
         at += *at == '|' ? 1 : 0;
-        if (strncmp(at, text, length) == 0 && (at[length] == '|' || at[length] == '\0')) {
+        if (strchr(text, '|') == NULL && strncmp(at, text, length) == 0 &&
+            (at[length] == '|' || at[length] == '\0')) {
             return true;
         }
     }

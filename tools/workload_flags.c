@@ -52,7 +52,7 @@ is_choice(const char *choices, const char *text)
 
     for (const char *at = choices; at != NULL; at = strchr(at, '|')) {
         at += *at == '|' ? 1 : 0;
-        if (length > 0 && strncmp(at, text, length) == 0 &&
+        if (length > 0 && strchr(text, '|') == NULL && strncmp(at, text, length) == 0 &&
             (at[length] == '|' || at[length] == '\0')) {
             return true;
         }
