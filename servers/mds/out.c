@@ -235,7 +235,7 @@ out_insert(struct mds *mds, struct mds_call *call, const struct out_req *req, st
         return -ENOENT;
     }
     rc = mds_may_create(place.dir, req->uid, req->gid);
-    if (rc != 0) {
+    if (rc != 0 || (req->flags & OUT_CHECK) != 0) {
         return rc;
     }
     rc = mds->ops->insert(mds->store, place.dir, place.name, place.name_bytes, NULL, &req->fid,
@@ -260,6 +260,9 @@ out_prepare(struct mds *mds, struct mds_call *call, const struct out_req *req, s
 
     if (rc != 0) {
         return rc == MDS_STOPPED ? 0 : rc;
+    }
+    if ((req->flags & OUT_CHECK) != 0) {
+        return 0;
     }
     rc = mds_rename_target(&place, req->type, flags);
     if (rc != 0) {

@@ -37,11 +37,12 @@ enum out_opc {
 };
 
 enum out_flags {
-    OUT_IS_DIR = 1u << 0,    /* UNLINK: a directory; PREPARE: the source is one */
-    OUT_STICKY = 1u << 1,    /* UNLINK: only for the owner of it or of its directory (dir_uid) */
-    OUT_NOREPLACE = 1u << 2, /* PREPARE */
-    OUT_EXCHANGE = 1u << 3,  /* PREPARE, COMMIT */
-    OUT_VICTIM_DIR = 1u << 4 /* COMMIT: what it named was a directory */
+    OUT_IS_DIR = 1u << 0,     /* UNLINK: a directory; PREPARE: the source is one */
+    OUT_STICKY = 1u << 1,     /* UNLINK: only for the owner of it or of its directory (dir_uid) */
+    OUT_NOREPLACE = 1u << 2,  /* PREPARE */
+    OUT_EXCHANGE = 1u << 3,   /* PREPARE, COMMIT */
+    OUT_VICTIM_DIR = 1u << 4, /* COMMIT: what it named was a directory */
+    OUT_CHECK = 1u << 5,      /* INSERT, PREPARE: it cannot be, but is the target's path right? */
 };
 
 struct out_req {
@@ -82,7 +83,7 @@ struct mds_op {
     void (*next)(struct mds_op *op); /* what to do with the answer */
     struct mdt_inode *dir;           /* of the busy name here; NULL: none is marked */
     struct mdt_dirent *dirent;
-    struct mdt_inode *inode; /* LINK: held */
+    struct mdt_inode *inode; /* LINK: held; NULL: only checking */
     int status;              /* the answer */
     bool has_token;
     bool is_prepared;

@@ -162,6 +162,11 @@ link_done(struct mds_op *op)
     if (op->status == 0 && rep->walk == MDS_WALK_DONE) {
         struct mdt_inode *inode = op->inode;
 
+        if (inode == NULL) {
+            mds_op_end(op, op->end_status);
+            return;
+        }
+
         op->inode = NULL;
         inode->attr.ctime_ns = op->mds->wall_ns;
         op->mds->ops->changed(op->mds->store, inode);
@@ -169,7 +174,9 @@ link_done(struct mds_op *op)
         mds_op_end(op, 0);
         return;
     }
-    link_undo(op);
+    if (op->inode != NULL) {
+        link_undo(op);
+    }
     if (op->status == -EAGAIN) {
         mds_op_again(op);
     } else if (op->status != 0) {
@@ -183,27 +190,27 @@ int
 mds_remote_link(struct mds *mds, struct mds_call *call, struct mdt_inode *inode,
                 const struct mds_where *to)
 {
+    const int rc = mds_may_link(inode);
     const struct out_req req = {
         .fid = inode->attr.fid,
         .fid2 = *to->base,
         .uid = to->uid,
         .gid = to->gid,
+        .flags = rc != 0 ? OUT_CHECK : 0u, /* what is wrong with the new name comes first */
         .path_bytes = (uint16_t)to->bytes,
         .type = (uint8_t)((inode->attr.mode & S_IFMT) >> 12),
     };
-    const int rc = mds_may_link(inode);
-
-    if (rc != 0) {
-        return rc;
-    }
     struct mds_op *op = mds_op_begin(mds, call);
 
     if (op == NULL) {
         return -EAGAIN;
     }
-    op->inode = inode;
-    op->was_linkable = (inode->state & MDT_LINKABLE) != 0;
-    mds_inode_link(mds, inode); /* so it stays; taken back if the name cannot be made */
+    op->end_status = rc;
+    if (rc == 0) {
+        op->inode = inode;
+        op->was_linkable = (inode->state & MDT_LINKABLE) != 0;
+        mds_inode_link(mds, inode); /* so it stays; taken back if the name cannot be made */
+    }
     mds_op_ask(op, fid_mds_owner(to->base, mds->reactors), OUT_INSERT, &req, to->path, link_done);
     return MDS_PARKED;
 }

@@ -301,6 +301,10 @@ rename_prepared(struct mds_op *op)
         }
         return;
     }
+    if (op->end_status != 0) {
+        rename_end(op, op->end_status);
+        return;
+    }
     if (rep->answer == OUT_YES) {
         rename_reply(op, &op->dirent->fid);
         rename_end(op, 0);
@@ -335,9 +339,6 @@ rename_has_token(struct mds_op *op)
     if (rc == 0) {
         rc = mds_walk(mds, call, &from, MDS_WALK_PARENT, &place);
     }
-    if (rc == 0) {
-        rc = mds_rename_source(&place);
-    }
     if (rc == MDS_STOPPED) {
         rename_end(op, 0);
         return;
@@ -346,21 +347,26 @@ rename_has_token(struct mds_op *op)
         rename_fail(op, rc > 0 || rc == -EINPROGRESS ? -EAGAIN : rc);
         return;
     }
-    mds_op_mark(op, place.dir, place.dirent, MDS_BUSY_TOKEN);
-    op->from_dir = place.dir->attr.fid;
+    op->end_status = mds_rename_source(&place);
     op->is_exchange = (flags & MDS_RENAME_EXCHANGE) != 0;
     op->to_reactor = owner_of(op, to.base);
-    const struct out_req req = {
-        .fid = place.dirent->fid,
+    struct out_req req = {
         .fid2 = *to.base,
         .uid = to.uid,
         .gid = to.gid,
         .flags = ((flags & MDS_RENAME_NOREPLACE) != 0 ? OUT_NOREPLACE : 0u) |
                  (op->is_exchange ? OUT_EXCHANGE : 0u),
         .path_bytes = (uint16_t)to.bytes,
-        .type = place.dirent->type,
     };
 
+    if (op->end_status != 0) {
+        req.flags |= OUT_CHECK; /* what is wrong with the way to the new name comes first */
+    } else {
+        mds_op_mark(op, place.dir, place.dirent, MDS_BUSY_TOKEN);
+        op->from_dir = place.dir->attr.fid;
+        req.fid = place.dirent->fid;
+        req.type = place.dirent->type;
+    }
     mds_op_ask(op, op->to_reactor, OUT_PREPARE, &req, to.path, rename_prepared);
 }
 

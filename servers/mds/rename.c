@@ -181,14 +181,14 @@ mds_rename(struct mds *mds, struct mds_call *call)
     if (rc == 0) {
         rc = mds_walk(mds, call, &where, MDS_WALK_PARENT, &from);
     }
-    if (rc == 0) {
-        rc = mds_rename_source(&from);
-    }
     if (rc == 0 && !mds_is_own(mds, where_to.base)) {
         return mds_remote_rename(mds, call);
     }
     if (rc == 0) {
         rc = mds_walk(mds, call, &where_to, MDS_WALK_PARENT, &to);
+    }
+    if (rc == 0) {
+        rc = mds_rename_source(&from);
     }
     if (rc == 0) {
         rc = mds_rename_target(&to, from.dirent->type, where.flags);

@@ -429,14 +429,8 @@ rig_raw(struct rig *rig, uint32_t reactor, uint16_t opc, const void *body, uint3
     return rig_end(rig, call);
 }
 
-struct text {
-    struct fid base;
-    char path[2 * MDS_PATH_BYTES_MAX + 2];
-    uint32_t bytes;
-};
-
 static void
-text_init(struct text *text, const struct fid *base, const char *path)
+text_init(struct rig_text *text, const struct fid *base, const char *path)
 {
     text->base = base == NULL ? FID_ROOT : *base;
     text->bytes = path == NULL ? 0 : (uint32_t)strlen(path);
@@ -448,7 +442,7 @@ text_init(struct text *text, const struct fid *base, const char *path)
 
 /* Goes on from where a reply says. */
 static int
-text_advance(struct text *text, const struct mds_rep_head *reply)
+text_advance(struct rig_text *text, const struct mds_rep_head *reply)
 {
     char rest[sizeof(text->path)];
     const uint32_t rest_bytes = text->bytes - reply->consumed;
@@ -489,60 +483,115 @@ is_rep_head(uint16_t opc)
            opc != MDS_APPEND_LOCK && opc != MDS_APPEND_UNLOCK;
 }
 
+/* Sends the next request of a task. */
+static void
+task_send(struct rig *rig, struct rig_task *task)
+{
+    uint64_t body[1600];
+    struct mds_req_head *head = (struct mds_req_head *)body;
+    char *at = (char *)body + task->fixed_bytes;
+
+    if (task->text[0].bytes > MDS_PATH_BYTES_MAX || task->text[1].bytes > MDS_PATH_BYTES_MAX) {
+        task->is_done = true;
+        task->status = -ENAMETOOLONG;
+        return;
+    }
+    (void)memcpy(body, task->fixed, task->fixed_bytes);
+    head->base = task->text[0].base;
+    head->uid = rig->uid;
+    head->gid = rig->gid;
+    head->path_bytes = (uint16_t)task->text[0].bytes;
+    (void)memcpy(at, task->text[0].path, task->text[0].bytes);
+    at += task->text[0].bytes;
+    if (task->opc == MDS_REINT_LINK || task->opc == MDS_REINT_RENAME) {
+        struct mds_rename_req *req = (struct mds_rename_req *)body;
+
+        req->base2 = task->text[1].base;
+        req->path2_bytes = (uint16_t)task->text[1].bytes;
+        (void)memcpy(at, task->text[1].path, task->text[1].bytes);
+        at += task->text[1].bytes;
+    }
+    if (task->tail_bytes > 0) {
+        (void)memcpy(at, task->tail, task->tail_bytes);
+        at += task->tail_bytes;
+    }
+    task->call = rig_begin(rig, fid_mds_owner(&task->text[0].base, rig->reactors), task->opc, body,
+                           (uint32_t)(at - (char *)body));
+}
+
+void
+rig_task_begin(struct rig *rig, struct rig_task *task, uint16_t opc, const void *fixed,
+               uint32_t fixed_bytes, const struct fid *base, const char *path,
+               const struct fid *base2, const char *path2, const void *tail, uint32_t tail_bytes)
+{
+    BASE_ASSERT(fixed_bytes <= sizeof(task->fixed));
+    task->is_done = false;
+    task->opc = opc;
+    task->fixed_bytes = fixed_bytes;
+    task->tail = tail;
+    task->tail_bytes = tail_bytes;
+    task->hops = 0;
+    task->links = 0;
+    (void)memcpy(task->fixed, fixed, fixed_bytes);
+    text_init(&task->text[0], base, path);
+    text_init(&task->text[1], base2, path2);
+    task->first[0] = task->text[0];
+    task->first[1] = task->text[1];
+    task_send(rig, task);
+}
+
+bool
+rig_task_step(struct rig *rig, struct rig_task *task)
+{
+    if (task->is_done || !task->call->is_done) {
+        return task->is_done;
+    }
+    const struct mds_rep_head *reply = (const struct mds_rep_head *)rig->reply;
+    int rc = rig_end(rig, task->call);
+
+    (void)memcpy(&task->opened, rig->reply, sizeof(task->opened));
+    if (rc == -ESTALE && task->hops > 0) {
+        /* A directory that an earlier answer named is gone: the path means something else now. */
+        task->text[0] = task->first[0];
+        task->text[1] = task->first[1];
+        task->hops = 0;
+        task->links = 0;
+        task_send(rig, task);
+        return false;
+    }
+    if (rc != 0 || !is_rep_head(task->opc) || reply->walk == MDS_WALK_DONE) {
+        task->is_done = true;
+        task->status = rc;
+        return true;
+    }
+    task->hops++;
+    BASE_ASSERT(task->hops < HOPS_MAX);
+    task->links += reply->walk == MDS_WALK_SYMLINK ? 1 : 0;
+    rc = task->links > SYMLINKS_MAX ? -ELOOP : text_advance(&task->text[reply->which], reply);
+    if (rc != 0) {
+        task->is_done = true;
+        task->status = rc;
+        return true;
+    }
+    task_send(rig, task);
+    return task->is_done;
+}
+
 int
 rig_do(struct rig *rig, uint16_t opc, const void *fixed, uint32_t fixed_bytes,
        const struct fid *base, const char *path, const struct fid *base2, const char *path2,
        const void *tail, uint32_t tail_bytes)
 {
-    static struct text first;
-    static struct text second;
-    uint64_t body[1600];
-    uint32_t links = 0;
+    static struct rig_task task;
 
-    text_init(&first, base, path);
-    text_init(&second, base2, path2);
-    for (uint32_t hops = 0;; hops++) {
-        struct mds_req_head *head = (struct mds_req_head *)body;
-        char *at = (char *)body + fixed_bytes;
-
-        BASE_ASSERT(hops < HOPS_MAX);
-        if (first.bytes > MDS_PATH_BYTES_MAX || second.bytes > MDS_PATH_BYTES_MAX) {
-            return -ENAMETOOLONG;
+    rig_task_begin(rig, &task, opc, fixed, fixed_bytes, base, path, base2, path2, tail, tail_bytes);
+    for (uint32_t turns = 0; !rig_task_step(rig, &task); turns++) {
+        if (!task.call->is_done && !rig_pump(rig, 1) && !task.call->is_done) {
+            rig_time(rig, 100000);
         }
-        (void)memcpy(body, fixed, fixed_bytes);
-        head->base = first.base;
-        head->uid = rig->uid;
-        head->gid = rig->gid;
-        head->path_bytes = (uint16_t)first.bytes;
-        (void)memcpy(at, first.path, first.bytes);
-        at += first.bytes;
-        if (opc == MDS_REINT_LINK || opc == MDS_REINT_RENAME) {
-            struct mds_rename_req *req = (struct mds_rename_req *)body;
-
-            req->base2 = second.base;
-            req->path2_bytes = (uint16_t)second.bytes;
-            (void)memcpy(at, second.path, second.bytes);
-            at += second.bytes;
-        }
-        if (tail_bytes > 0) {
-            (void)memcpy(at, tail, tail_bytes);
-            at += tail_bytes;
-        }
-        const uint32_t owner = fid_mds_owner(&first.base, rig->reactors);
-        int rc = rig_raw(rig, owner, opc, body, (uint32_t)(at - (char *)body));
-        const struct mds_rep_head *reply = (const struct mds_rep_head *)rig->reply;
-
-        if (rc != 0 || !is_rep_head(opc) || reply->walk == MDS_WALK_DONE) {
-            return rc;
-        }
-        if (reply->walk == MDS_WALK_SYMLINK && ++links > SYMLINKS_MAX) {
-            return -ELOOP;
-        }
-        rc = text_advance(reply->which == 0 ? &first : &second, reply);
-        if (rc != 0) {
-            return rc;
-        }
+        BASE_ASSERT(turns < 100000);
     }
+    return task.status;
 }
 
 /* Takes the attributes out of a reply. */

@@ -59,6 +59,28 @@ struct rig {
     uint32_t created;
 };
 
+struct rig_text {
+    struct fid base;
+    char path[2 * MDS_PATH_BYTES_MAX + 2];
+    uint32_t bytes;
+};
+
+/* What a client does for one call of POSIX: as many requests as the path needs. */
+struct rig_task {
+    bool is_done;
+    int status;
+    uint16_t opc;
+    uint32_t hops, links;
+    struct rig_call *call;
+    uint32_t fixed_bytes;
+    uint64_t fixed[16];
+    const void *tail;
+    uint32_t tail_bytes;
+    struct mds_open_rep opened; /* the last reply's first bytes */
+    struct rig_text text[2];
+    struct rig_text first[2];
+};
+
 /* Opens. Set store, inodes_max, osts before it in a zeroed rig; 0 clients are connected. */
 void rig_open(struct rig *rig, uint32_t reactors, uint64_t seed);
 /* Closes, after the invariants were checked. */
@@ -81,6 +103,14 @@ struct rig_call *rig_begin(struct rig *rig, uint32_t reactor, uint16_t opc, cons
 int rig_end(struct rig *rig, struct rig_call *call);
 /* Both, with pumping in between. */
 int rig_raw(struct rig *rig, uint32_t reactor, uint16_t opc, const void *body, uint32_t bytes);
+
+/* Begins a task; the arguments are those of rig_do(). @tail must stay. */
+void rig_task_begin(struct rig *rig, struct rig_task *task, uint16_t opc, const void *fixed,
+                    uint32_t fixed_bytes, const struct fid *base, const char *path,
+                    const struct fid *base2, const char *path2, const void *tail,
+                    uint32_t tail_bytes);
+/* Goes on if the request's answer is here. Return: whether the task is done. */
+bool rig_task_step(struct rig *rig, struct rig_task *task);
 
 /*
  * A request with one or two paths, like a client: @fixed (its base, uid, gid and path sizes are
