@@ -20,6 +20,10 @@
 #define YIELD_GIVEN_NS   1500u    /* an empty yield takes 0.4 us; two switches take above 2 */
 #define YIELD_SLICE_NS   1000000u /* somebody ran to the end of a time slice */
 #define SHARED_MEMORY    8u
+#define BRIEF_SPIN_NS    2000u
+#define BRIEF_GAIN       2u /* one success makes up for so many failures */
+#define BRIEF_SCORE_MAX  16u
+#define BRIEF_PERIOD     16u /* a brief spin in so many waits is made in any case */
 #define YIELD_SKIP_WAITS 16u
 
 void
@@ -34,6 +38,7 @@ base_wait_init(struct base_wait *wait, const struct base_wait_opts *opts)
         .yield_max_ns = yield_ns,
         .spin_ns = spin_ns,
         .yield_ns = yield_ns,
+        .brief_score = BRIEF_SCORE_MAX,
     };
 }
 
@@ -44,8 +49,11 @@ base_wait_begin(struct base_wait *wait, uint64_t now_ns)
     uint64_t spin_ns = is_probe ? wait->spin_max_ns : wait->spin_ns;
     uint64_t yield_ns = is_probe ? wait->yield_max_ns : wait->yield_ns;
 
-    if (wait->shared > 0) {
-        spin_ns = 0;
+    wait->is_brief = wait->shared > 0;
+    if (wait->is_brief) {
+        const bool is_worth = wait->brief_score > 0 || wait->wait_count % BRIEF_PERIOD == 0;
+
+        spin_ns = is_worth ? base_min_u64(wait->spin_max_ns, BRIEF_SPIN_NS) : 0;
     }
     if (wait->yield_skips > 0) {
         wait->yield_skips--;
@@ -74,6 +82,13 @@ base_wait_end(struct base_wait *wait, uint64_t now_ns)
     const uint64_t waited_ns = now_ns - wait->begin_ns;
     const bool was_short = waited_ns <= wait->spin_max_ns + wait->yield_max_ns;
 
+    if (wait->is_brief) {
+        if (waited_ns <= BRIEF_SPIN_NS) {
+            wait->brief_score = base_min_u32(wait->brief_score + BRIEF_GAIN, BRIEF_SCORE_MAX);
+        } else if (wait->brief_score > 0) {
+            wait->brief_score--;
+        }
+    }
     wait->spin_ns = budget_learn(wait->spin_ns, wait->spin_max_ns, was_short);
     wait->yield_ns = budget_learn(wait->yield_ns, wait->yield_max_ns, was_short);
     wait->is_waiting = false;
@@ -106,7 +121,7 @@ base_wait_turn(struct base_wait *wait, uint64_t now_ns)
 {
     enum base_wait_phase phase = BASE_WAIT_SLEEP;
 
-    if (now_ns < wait->spin_end_ns && wait->shared == 0) {
+    if (now_ns < wait->spin_end_ns) {
         phase = BASE_WAIT_SPIN;
         for (uint32_t i = 0; i < PAUSES_PER_TURN; i++) {
             base_pause();

@@ -22,8 +22,10 @@
  *     halve it down to 1/16, so that an idle process sleeps at once and a busy one never does.
  *     Every 64th wait gets the full budget again, for a change to be noticed.
  *   - A sched_yield() that took longer than an empty one gave the core to somebody. Then the one
- *     we wait for may need this very core, and spinning is worth nothing: it is left out until
- *     yields come back empty.
+ *     we wait for may need this very core, and long spinning is worth nothing: until yields come
+ *     back empty it is brief, about as long as the two switches that a yield costs, because the
+ *     answer may be on its way from another core. Brief spins that mostly fail are left out, but
+ *     for one now and then.
  *   - A yield that cost a whole time slice met a process that only computes. Sleeping is better
  *     there, because a sleeper is scheduled soon after its wake; yields are left out for a while.
  *
@@ -57,6 +59,8 @@ struct base_wait {
     uint32_t wait_count;  /* for the probe at every 64th */
     uint32_t shared;      /* above 0: the core is shared; counts down with empty yields */
     uint32_t yield_skips; /* waits that will not yield, after a yield that cost a slice */
+    uint32_t brief_score; /* above 0: brief spins have been worth it */
+    bool is_brief;        /* this wait began with one, or would have */
     bool is_waiting;
 
     uint64_t phase_counts[BASE_WAIT_PHASE_COUNT]; /* steps made of each kind; for statistics */

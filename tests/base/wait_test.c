@@ -73,14 +73,42 @@ the_full_budget_is_tried_again_now_and_then(void **state)
 }
 
 static void
-on_a_shared_core_spinning_is_left_out(void **state)
+on_a_shared_core_spinning_is_brief(void **state)
 {
     struct base_wait wait;
 
     base_wait_init(&wait, NULL);
     wait.shared = 1;
     base_wait_begin(&wait, 0);
-    assert_int_equal(base_wait_turn(&wait, 1), BASE_WAIT_YIELD);
+    assert_int_equal(base_wait_turn(&wait, 1), BASE_WAIT_SPIN);
+    assert_int_equal(base_wait_turn(&wait, 2001), BASE_WAIT_YIELD);
+}
+
+static void
+brief_spins_that_fail_are_left_out_until_one_succeeds(void **state)
+{
+    struct base_wait wait;
+    uint32_t spin_count = 0;
+
+    base_wait_init(&wait, NULL);
+    for (uint32_t i = 0; i < 100; i++) {
+        wait.shared = 8;
+        base_wait_begin(&wait, 0);
+        base_wait_end(&wait, 10000);
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+        wait.shared = 8;
+        base_wait_begin(&wait, 0);
+        spin_count += wait.spin_end_ns > 0;
+        base_wait_end(&wait, 10000);
+    }
+    assert_int_equal(spin_count, 4);
+    for (uint32_t i = 0; i < 16 && wait.brief_score == 0; i++) {
+        base_wait_begin(&wait, 0);
+        base_wait_end(&wait, wait.spin_end_ns > 0 ? 500 : 10000);
+    }
+    base_wait_begin(&wait, 0);
+    assert_int_equal(base_wait_turn(&wait, 1), BASE_WAIT_SPIN);
 }
 
 static void
@@ -92,10 +120,10 @@ after_a_yield_of_a_whole_slice_waits_sleep_at_once(void **state)
     wait.shared = 8;
     wait.yield_skips = 1;
     base_wait_begin(&wait, 0);
-    assert_int_equal(base_wait_turn(&wait, 1), BASE_WAIT_SLEEP);
-    base_wait_end(&wait, 2);
-    base_wait_begin(&wait, 10);
-    assert_int_equal(base_wait_turn(&wait, 11), BASE_WAIT_YIELD);
+    assert_int_equal(base_wait_turn(&wait, 2001), BASE_WAIT_SLEEP);
+    base_wait_end(&wait, 2002);
+    base_wait_begin(&wait, 10000);
+    assert_int_equal(base_wait_turn(&wait, 12001), BASE_WAIT_YIELD);
 }
 
 /* A wait in its last phase at time 0. */
@@ -151,7 +179,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(spin_comes_first_then_yield_then_sleep),
     cmocka_unit_test(long_waits_shrink_the_budget_and_a_short_one_restores_it),
     cmocka_unit_test(the_full_budget_is_tried_again_now_and_then),
-    cmocka_unit_test(on_a_shared_core_spinning_is_left_out),
+    cmocka_unit_test(on_a_shared_core_spinning_is_brief),
+    cmocka_unit_test(brief_spins_that_fail_are_left_out_until_one_succeeds),
     cmocka_unit_test(after_a_yield_of_a_whole_slice_waits_sleep_at_once),
     cmocka_unit_test(a_readable_descriptor_ends_the_sleep),
     cmocka_unit_test(a_deadline_ends_the_sleep_without_a_descriptor),
