@@ -47,7 +47,10 @@
 #define CLIENT_LEASES_ROOM    64u /* of one target: a batch, and one of each piece */
 #define CLIENT_AIO_MAX        64u
 #define CLIENT_AIO_IOV_MAX    16u
-#define CLIENT_TRIES_MAX      3u /* of a piece whose checksum was wrong */
+#define CLIENT_CLOSES_BATCH   16u               /* gathered before they are sent */
+#define CLIENT_CLOSES_ROOM    32u               /* with those that wait for a request */
+#define CLIENT_CLOSES_NS      UINT64_C(5000000) /* gathered for longer: sent by the next call */
+#define CLIENT_TRIES_MAX      3u                /* of a piece whose checksum was wrong */
 #define CLIENT_PATH_ROOM      (MDS_PATH_BYTES_MAX + 1u)
 
 #define CLIENT_BLOCK_BYTES 65536u                     /* st_blksize */
@@ -79,6 +82,9 @@ struct client_target {
     uint32_t lease_count; /* READ leases that are to be given back */
     uint64_t leases[CLIENT_LEASES_ROOM];
     struct base_list lease_link; /* on fs->lenders while lease_count > 0 */
+    uint32_t close_count;        /* MDS: files that are to be closed */
+    struct base_list close_link; /* on fs->closers while close_count > 0 */
+    struct mds_close_req closes[CLIENT_CLOSES_ROOM];
     char name[32];
 };
 
@@ -99,8 +105,7 @@ struct lov_layout {
 /* ---- files ---- */
 
 struct causeway_file {
-    struct base_list link;  /* on fs->files or fs->files_free */
-    struct client_op close; /* the CLOSE request, if it has to wait for a request */
+    struct base_list link; /* on fs->files or fs->files_free */
     struct causeway *fs;
     struct fid fid;
     uint64_t handle;
@@ -108,9 +113,10 @@ struct causeway_file {
     mode_t mode;
     bool can_read;
     bool can_write;
-    bool is_path;   /* O_PATH: no data */
-    bool is_sync;   /* O_SYNC */
-    bool has_wrote; /* since open: CLOSE says so */
+    bool is_path;    /* O_PATH: no data */
+    bool is_sync;    /* O_SYNC */
+    bool has_wrote;  /* since open: CLOSE says so */
+    bool has_locked; /* its close is told at once */
     bool has_read;
     bool is_changed;      /* names or attributes changed since the last fsync */
     uint64_t dirty;       /* bit per stripe written since the last fsync */
@@ -134,6 +140,8 @@ struct causeway {
 
     struct base_list starved;
     struct base_list lenders; /* targets with leases to give back */
+    struct base_list closers; /* targets with files to close */
+    uint64_t closes_since_ns;
     struct base_list background_waiters;
     uint32_t background_count;
     uint32_t closing_count; /* imports */
@@ -534,8 +542,15 @@ void osc_release_flush(struct causeway *fs);
 struct causeway_file *client_file_take(struct causeway *fs);
 /* Back to the pool. */
 void client_file_return(struct causeway_file *file);
-/* Sends CLOSE and gives the file back, now or when a request is free. */
-void client_file_close(struct causeway_file *file);
+/*
+ * Gives the file back; CLOSE is sent now or later (see file.c). Returns false, and does nothing,
+ * when too many closes wait for a request.
+ */
+bool client_file_close(struct causeway_file *file);
+
+/* Sends the closes that were gathered, as far as there are requests. */
+void client_closes_flush(struct causeway *fs);
+
 /* Frees all files. */
 void client_files_fini(struct causeway *fs);
 

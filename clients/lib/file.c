@@ -2,6 +2,10 @@
 /*
  * Open files: open, close, attributes, size.
  *
+ * Closes of files that were neither written nor locked are gathered: the MDS learns of them when
+ * there are CLIENT_CLOSES_BATCH, by the first call after CLIENT_CLOSES_NS, or when a thread goes to
+ * sleep. Until then they only cost others the look at the objects that an open file's size takes.
+ *
  * A file's size and modification time are those of its objects as soon as the MDS says that there
  * may be bytes; utimens() is told to the objects as well, so the object that changed last always
  * has the time.
@@ -74,37 +78,78 @@ client_files_fini(struct causeway *fs)
 
 /* ---- close ---- */
 
-static void
-close_send(struct client_op *op)
+static bool
+closes_send(struct client_target *target)
 {
-    struct causeway_file *file = BASE_CONTAINER_OF(op, struct causeway_file, close);
-    struct causeway *fs = file->fs;
-    void *body = NULL;
-    int rc = 0;
-    struct ptlrpc_request *request =
-        client_request_take(op, client_mds_target(fs, &file->fid), MDS_CLOSE, &body, &rc);
+    struct causeway *fs = target->fs;
+    struct ptlrpc_request *request = NULL;
+    const uint32_t bytes = target->close_count * (uint32_t)sizeof(target->closes[0]);
 
-    if (request == NULL && rc == -EAGAIN) {
-        return;
+    if (client_target_open(target) == 0) {
+        request = ptlrpc_request_take(target->import, MDS_CLOSE);
+        if (request == NULL) {
+            return false;
+        }
+        (void)memcpy(ptlrpc_request_body(request), target->closes, bytes);
+        client_request_send_background(fs, request, bytes);
     }
-    if (request != NULL) {
-        *(struct mds_close_req *)body = (struct mds_close_req){
-            .fid = file->fid,
-            .handle = file->handle,
-            .flags = file->has_wrote ? MDS_CLOSE_WROTE : 0,
-            .atime_ns = file->has_read ? (int64_t)base_clock_wall_ns() : 0,
-        };
-        client_request_send_background(fs, request, sizeof(struct mds_close_req));
-    }
-    client_file_return(file);
+    /* Without an import there is no server any more that has them open. */
+    target->close_count = 0;
+    base_list_unlink(&target->close_link);
+    return true;
 }
 
 void
+client_closes_flush(struct causeway *fs)
+{
+    BASE_LIST_FOREACH_SAFE(link, tmp, &fs->closers) {
+        if (!closes_send(BASE_CONTAINER_OF(link, struct client_target, close_link))) {
+            return;
+        }
+    }
+}
+
+bool
 client_file_close(struct causeway_file *file)
 {
-    client_op_init(&file->close, file->fs, close_send);
-    base_list_unlink(&file->link); /* off fs->files: closed only once */
-    close_send(&file->close);
+    struct causeway *fs = file->fs;
+    struct client_target *target = client_mds_target(fs, &file->fid);
+
+    if (target->close_count == CLIENT_CLOSES_ROOM && !closes_send(target)) {
+        return false;
+    }
+    if (base_list_empty(&fs->closers)) {
+        fs->closes_since_ns = fs->now_ns;
+    }
+    if (target->close_count == 0) {
+        base_list_append(&fs->closers, &target->close_link);
+    }
+    target->closes[target->close_count++] = (struct mds_close_req){
+        .fid = file->fid,
+        .handle = file->handle,
+        .flags = file->has_wrote ? MDS_CLOSE_WROTE : 0,
+        .atime_ns = file->has_read ? (int64_t)base_clock_wall_ns() : 0,
+    };
+    if (file->has_wrote || file->has_locked || target->close_count >= CLIENT_CLOSES_BATCH) {
+        (void)closes_send(target);
+    }
+    client_file_return(file);
+    return true;
+}
+
+/* The same; waits for room. */
+static void
+file_close_wait(struct client_call *call, struct causeway_file *file)
+{
+    const uint64_t deadline_ns = call->fs->now_ns + call->fs->timeout_ns;
+
+    while (!client_file_close(file)) {
+        if (call->fs->now_ns > deadline_ns) {
+            client_file_return(file); /* the server does not answer: it will drop us */
+            return;
+        }
+        client_wait_background(call, 0, call->fs->now_ns + NS_PER_S / 100);
+    }
 }
 
 void
@@ -115,7 +160,7 @@ causeway_close(struct causeway_file *file)
     if (file == NULL || client_begin(&call, file->fs) != 0) {
         return;
     }
-    client_file_close(file);
+    file_close_wait(&call, file);
     if (call.fs->background_count > CLIENT_BACKGROUND_MAX) {
         client_wait_background(&call, CLIENT_BACKGROUND_MAX / 2,
                                call.fs->now_ns + call.fs->timeout_ns);
@@ -477,10 +522,10 @@ open_flags_of(int flags)
 
 /* Makes the open file of a reply. Errors: -ENFILE; -EPROTO. */
 static int
-open_finish(struct causeway *fs, const struct mds_open_rep *rep, int flags,
+open_finish(struct client_call *call, const struct mds_open_rep *rep, int flags,
             struct causeway_file **file_out)
 {
-    struct causeway_file *file = client_file_take(fs);
+    struct causeway_file *file = client_file_take(call->fs);
     const int access = flags & O_ACCMODE;
     int rc = 0;
 
@@ -496,6 +541,7 @@ open_finish(struct causeway *fs, const struct mds_open_rep *rep, int flags,
     file->is_sync = (flags & (O_SYNC | O_DSYNC)) != 0;
     file->has_wrote = false;
     file->has_read = false;
+    file->has_locked = false;
     file->is_changed = rep->created != 0;
     file->dirty = 0;
     file->readdir_end = 0;
@@ -507,7 +553,7 @@ open_finish(struct causeway *fs, const struct mds_open_rep *rep, int flags,
         rc = lov_layout_set(&file->layout, &rep->attr);
     }
     if (rc != 0) {
-        client_file_close(file);
+        file_close_wait(call, file);
         return rc;
     }
     *file_out = file;
@@ -526,7 +572,7 @@ open_run(struct client_call *call, struct mdc_op *mdc, int flags, mode_t mode,
     int rc = mdc_run(call, mdc);
 
     if (rc == 0) {
-        rc = open_finish(call->fs, rep, flags, &file);
+        rc = open_finish(call, rep, flags, &file);
     }
     if (rc != 0) {
         return rc;
@@ -535,7 +581,7 @@ open_run(struct client_call *call, struct mdc_op *mdc, int flags, mode_t mode,
         S_ISREG(file->mode) && (rep->attr.flags & MDS_ATTR_SIZE_ON_OST) != 0) {
         rc = client_punch(call, &file->layout, &file->fid, 0, UINT64_MAX);
         if (rc != 0) {
-            client_file_close(file);
+            file_close_wait(call, file);
             return rc;
         }
     }
@@ -579,6 +625,7 @@ causeway_open_fid(struct causeway *fs, const struct causeway_fid *fid, int flags
     rc = mdc_init(&mdc, fs, MDS_REINT_OPEN, sizeof(struct mds_open_req),
                   sizeof(struct mds_open_rep), fid, "", 0);
     if (rc == 0) {
+        client_closes_flush(fs); /* it may be ours alone that keeps the file */
         mdc.request.open.open_flags = MDS_OPEN_BY_FID;
         rc = open_run(&call, &mdc, flags & (O_ACCMODE | O_APPEND | O_PATH | O_SYNC | O_DSYNC), 0,
                       file_out);

@@ -472,6 +472,7 @@ causeway_lock(struct causeway_file *file, struct causeway_lock *lock, bool test)
     if (rc != 0) {
         return rc;
     }
+    file->has_locked = true;
     const struct mds_flock request = {
         .fid = file->fid,
         .handle = file->handle,

@@ -147,6 +147,7 @@ fs_create(const struct causeway_options *options, struct causeway **fs_out)
     base_list_init(&fs->followers);
     base_list_init(&fs->starved);
     base_list_init(&fs->lenders);
+    base_list_init(&fs->closers);
     base_list_init(&fs->background_waiters);
     base_list_init(&fs->piece_waiters);
     base_list_init(&fs->files);
@@ -331,9 +332,13 @@ causeway_unmount(struct causeway *fs)
     }
     const uint64_t deadline_ns = fs->now_ns + GOODBYE_NS;
 
-    BASE_LIST_FOREACH_SAFE(link, tmp, &fs->files) {
-        client_file_close(BASE_CONTAINER_OF(link, struct causeway_file, link));
+    while (!base_list_empty(&fs->files) && fs->now_ns < deadline_ns) {
+        if (!client_file_close(
+                BASE_CONTAINER_OF(base_list_first(&fs->files), struct causeway_file, link))) {
+            client_wait_background(&call, 0, deadline_ns);
+        }
     }
+    client_closes_flush(fs);
     osc_release_flush(fs);
     client_wait_background(&call, 0, deadline_ns);
     client_op_init(&op, fs, NULL);

@@ -93,6 +93,7 @@ remove_name(struct causeway *fs, const struct causeway_fid *at, const char *path
     if (rc != 0) {
         return rc;
     }
+    client_closes_flush(fs); /* what goes shall go at once */
     rc = mdc_init(&mdc, fs, MDS_REINT_UNLINK, sizeof(struct mds_unlink_req),
                   sizeof(struct mds_getattr_rep), at, path, flags);
     return name_finish(&call, &mdc, rc);
@@ -121,6 +122,7 @@ two_names(struct causeway *fs, uint16_t opc, const struct causeway_fid *at, cons
     if (rc != 0) {
         return rc;
     }
+    client_closes_flush(fs);
     rc = mdc_init(&mdc, fs, opc, sizeof(struct mds_rename_req), sizeof(struct mds_getattr_rep), at,
                   path, flags);
     if (rc == 0) {

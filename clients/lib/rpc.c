@@ -17,15 +17,18 @@ client_target_init(struct client_target *target, struct causeway *fs,
 {
     *target = (struct client_target){.fs = fs, .process = *process, .portal = portal};
     base_list_init(&target->lease_link);
+    base_list_init(&target->close_link);
     (void)snprintf(target->name, sizeof(target->name), "%s", name);
 }
 
 static void
 target_evicted(struct client_target *target)
 {
-    /* What it lent is gone with the export. */
+    /* What it lent, and what was open, is gone with the export. */
     target->lease_count = 0;
     base_list_unlink(&target->lease_link);
+    target->close_count = 0;
+    base_list_unlink(&target->close_link);
 }
 
 static void

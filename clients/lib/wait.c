@@ -54,6 +54,9 @@ client_begin(struct client_call *call, struct causeway *fs)
     } else {
         fs->now_ns = base_max_u64(now_ns, fs->now_ns);
     }
+    if (!base_list_empty(&fs->closers) && fs->now_ns > fs->closes_since_ns + CLIENT_CLOSES_NS) {
+        client_closes_flush(fs);
+    }
     return 0;
 }
 
@@ -199,6 +202,7 @@ sleep_as_leader(struct client_call *call, struct client_op *op, uint64_t deadlin
         {.fd = fs->wake_fd, .events = POLLIN},
     };
 
+    client_closes_flush(fs);
     deadline_ns = base_min_u64(deadline_ns, lnet_next_deadline(fs->ctx));
     deadline_ns = base_min_u64(deadline_ns, fs->now_ns + LEADER_SLEEP_MAX_NS);
     if (deadline_ns <= fs->now_ns || lnet_arm(fs->ctx) != 0) {

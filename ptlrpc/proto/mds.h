@@ -158,7 +158,12 @@ struct mds_open_rep {
 
 enum mds_close_flags { MDS_CLOSE_WROTE = 1u << 0 };
 
-/* CLOSE. Reply: empty. The client need not wait for it. */
+/*
+ * CLOSE: one struct or several, at most MDS_CLOSES_MAX. Reply: empty; the status is that of the
+ * first that failed, and all are tried. The client need not wait for it, and may gather closes of
+ * files that it has not written and not locked.
+ */
+#define MDS_CLOSES_MAX 64u
 struct mds_close_req {
     struct fid fid;    /*  0 */
     uint64_t handle;   /* 16 */

@@ -227,13 +227,10 @@ mds_op_open(struct mds *mds, struct mds_call *call)
     return open_inode(mds, call, walk.inode, false);
 }
 
-int
-mds_op_close(struct mds *mds, struct mds_call *call)
+static int
+close_one(struct mds *mds, const struct mds_call *call, const struct mds_close_req *req)
 {
-    const struct mds_close_req *req = call->body;
-
-    if (call->body_bytes < sizeof(*req) || (req->flags & ~(uint32_t)MDS_CLOSE_WROTE) != 0 ||
-        req->reserved != 0) {
+    if ((req->flags & ~(uint32_t)MDS_CLOSE_WROTE) != 0 || req->reserved != 0) {
         return -EINVAL;
     }
     struct mds_handle *handle = mds_handle_find(mds, call->client, req->handle, &req->fid);
@@ -247,4 +244,22 @@ mds_op_close(struct mds *mds, struct mds_call *call)
     }
     mds_handle_close(mds, handle, (req->flags & MDS_CLOSE_WROTE) != 0);
     return 0;
+}
+
+int
+mds_op_close(struct mds *mds, struct mds_call *call)
+{
+    const struct mds_close_req *reqs = call->body;
+    const uint32_t count = call->body_bytes / (uint32_t)sizeof(*reqs);
+    int rc = 0;
+
+    if (count == 0 || count > MDS_CLOSES_MAX || call->body_bytes % sizeof(*reqs) != 0) {
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const int close_rc = close_one(mds, call, &reqs[i]);
+
+        rc = rc == 0 ? close_rc : rc;
+    }
+    return rc;
 }
