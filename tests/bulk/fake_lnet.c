@@ -74,6 +74,7 @@ struct lnet {
     struct fake_window windows[FAKE_WINDOWS];
     uint64_t next;
     uint32_t mem_count;
+    uint64_t last_hdr_data;
     struct lnet_timer *timers[4096];
     uint32_t timer_count;
     struct lnet_peer_watch *watches[4];
@@ -354,6 +355,7 @@ message_send(struct lnet *ctx, const struct lnet_target *target, char *data, uin
 {
     struct lnet *to = contexts[target->peer->pid];
 
+    ctx->last_hdr_data = target->hdr_data;
     if (to == NULL) {
         free(data);
         return;
@@ -382,6 +384,12 @@ fake_inject(struct lnet *ctx, struct lnet_peer *peer, uint64_t match_bits, uint6
 
     (void)memcpy(copy, bytes > 0 ? data : "", bytes);
     message_send(ctx, &target, copy, bytes);
+}
+
+uint64_t
+fake_last_hdr_data(const struct lnet *ctx)
+{
+    return ctx->last_hdr_data;
 }
 
 static bool

@@ -36,6 +36,9 @@ uint32_t fake_window_count(const struct lnet *ctx);
 uint32_t fake_timer_count(const struct lnet *ctx);
 int32_t fake_peer_references(const struct lnet *ctx);
 
+/* The hdr_data of the last message of @ctx: where bulk/ puts the id of a transfer. */
+uint64_t fake_last_hdr_data(const struct lnet *ctx);
+
 /* Sends any message as @ctx: hostile ones. */
 void fake_inject(struct lnet *ctx, struct lnet_peer *peer, uint64_t match_bits, uint64_t hdr_data,
                  uint64_t offset_bytes, const void *data, uint32_t bytes);

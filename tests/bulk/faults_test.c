@@ -551,6 +551,54 @@ data_that_was_not_asked_for_is_dropped_or_ends_the_transfer(void **state)
     }
 }
 
+static void
+an_owner_that_answers_wrongly_ends_the_transfer_with_eproto(void **state)
+{
+    char junk[5000];
+
+    (void)memset(junk, 0xee, sizeof(junk));
+    for (uint32_t round = 0; round < 5; round++) {
+        struct outcome outcome;
+
+        open_world(BULK_PATH_STAGING); /* fragments of 4096, 8 of them asked */
+        memory_fill(&local_memory, 2, 0, LENGTH, 0);
+        (void)start(round == 4 ? BULK_PUSH : BULK_PULL, &outcome);
+        const uint64_t id = fake_last_hdr_data(world[0].ctx);
+        const uint64_t offsets[] = {4096, 1, 8192, 0, 0};
+        const uint32_t bytes[] = {4097, 100, 0, 0, 4096};
+
+        /* too long; not at the start; nothing; an ACK of a PULL; DATA for a PUSH */
+        fake_inject(world[1].ctx, world[1].peers[0], kind(round == 3 ? 3 : 2, id), 0,
+                    offsets[round], junk, bytes[round]);
+        (void)lnet_poll(world[0].ctx, lnet_now(world[0].ctx) + 1000, 64);
+        outcome_wait(&outcome, 1000);
+        assert_int_equal(outcome.result.status, -EPROTO);
+        memory_check(&local_memory, 2, 0, LENGTH, 0);
+        close_world();
+    }
+}
+
+static void
+answers_beyond_what_was_asked_are_dropped(void **state)
+{
+    struct outcome outcome;
+    char junk[100] = {0};
+
+    open_world(BULK_PATH_STAGING);
+    memory_fill(&owned_memory, 1, 0, LENGTH, 0);
+    (void)start(BULK_PULL, &outcome);
+    const uint64_t id = fake_last_hdr_data(world[0].ctx);
+
+    fake_inject(world[1].ctx, world[1].peers[0], kind(2, id), 0, 8 * 4096, junk, 100); /* not yet */
+    fake_inject(world[1].ctx, world[1].peers[0], kind(2, id), 0, LENGTH, junk, 100);
+    fake_inject(world[1].ctx, world[1].peers[0], kind(2, id), 0, UINT64_MAX - 10, junk, 100);
+    fake_inject(world[1].ctx, world[1].peers[0], kind(2, id ^ (1ull << 20)), 0, 0, junk, 100);
+    outcome_wait(&outcome, 1000);
+    assert_int_equal(outcome.result.status, 0);
+    memory_check(&local_memory, 1, 0, LENGTH, 0);
+    close_world();
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(no_room_in_lnet_only_delays),
     cmocka_unit_test(staged_messages_out_of_order_are_put_in_their_places),
@@ -567,6 +615,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(bounds_are_refused_with_eagain_and_come_free_again),
     cmocka_unit_test(requests_outside_the_domain_are_refused),
     cmocka_unit_test(a_small_transfer_is_not_held_up_by_large_ones),
+    cmocka_unit_test(an_owner_that_answers_wrongly_ends_the_transfer_with_eproto),
+    cmocka_unit_test(answers_beyond_what_was_asked_are_dropped),
     cmocka_unit_test(data_that_was_not_asked_for_is_dropped_or_ends_the_transfer),
 };
 

@@ -103,7 +103,7 @@ start(const void *with_handle, uint32_t with_bytes, enum bulk_op op, uint64_t of
 
 /* A message made of the input: ids that exist, mostly, and all else as it comes. */
 static size_t
-message(const uint8_t *at, size_t bytes, uint64_t export_id)
+message(const uint8_t *at, size_t bytes, uint64_t export_id, const uint64_t xfer_ids[2])
 {
     const size_t head_bytes = 28;
 
@@ -116,6 +116,8 @@ message(const uint8_t *at, size_t bytes, uint64_t export_id)
 
     if ((at[1] & 4) != 0) {
         id = export_id;
+    } else if ((at[1] & 16) != 0) {
+        id = xfer_ids[id & 1];
     } else if ((at[1] & 8) != 0) {
         id = (id & 0xffff) < 64 ? id & 0xffff : export_id; /* a slot number */
     }
@@ -137,6 +139,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     uint32_t own_bytes = 0;
     uint64_t length_bytes = 0;
     uint64_t export_id = 0;
+    uint64_t xfer_ids[2];
 
     open_once();
     done_count = 0;
@@ -148,9 +151,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     BASE_ASSERT(bulk_handle_decode(handle, handle_bytes, &head) == 0);
     export_id = head.export_id;
     started += start(handle, handle_bytes, BULK_PULL, 1, MEMORY_BYTES - 1, &pull);
+    xfer_ids[0] = fake_last_hdr_data(contexts[0]);
     started += start(handle, handle_bytes, BULK_PUSH, 0, MEMORY_BYTES, &push);
+    xfer_ids[1] = fake_last_hdr_data(contexts[0]);
     while (bytes > 0) {
-        const size_t used = message(data, bytes, export_id);
+        const size_t used = message(data, bytes, export_id, xfer_ids);
 
         data += used;
         bytes -= used;
