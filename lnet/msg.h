@@ -69,7 +69,7 @@ void lnet_msgs_fini(struct lnet *ctx);
  * Gives a message to @peer's LND now.
  * Errors: -EAGAIN it must be queued; or what the LND refused for good.
  */
-static inline int
+static inline __attribute__((always_inline)) int
 lnet_msg_try(struct lnet_peer *peer, const struct lnet_hdr *hdr, const struct iovec *iov,
              uint32_t iov_count)
 {
