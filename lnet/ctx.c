@@ -157,10 +157,14 @@ lnet_open(const struct lnet_options *options, struct lnet **ctx_out)
     if (rc != 0) {
         goto fail_fini_mds;
     }
+    rc = lnet_rmas_init(ctx, ctx->mds_max);
+    if (rc != 0) {
+        goto fail_fini_ops;
+    }
     ctx->peer_buckets = malloc(LNET_PEER_BUCKETS * sizeof(ctx->peer_buckets[0]));
     if (ctx->peer_buckets == NULL) {
         rc = -ENOMEM;
-        goto fail_fini_ops;
+        goto fail_fini_rmas;
     }
     for (uint32_t i = 0; i < LNET_PEER_BUCKETS; i++) {
         base_list_init(&ctx->peer_buckets[i]);
@@ -173,6 +177,8 @@ lnet_open(const struct lnet_options *options, struct lnet **ctx_out)
     *ctx_out = ctx;
     return 0;
 
+fail_fini_rmas:
+    lnet_slots_fini(&ctx->rmas);
 fail_fini_ops:
     lnet_slots_fini(&ctx->ops);
 fail_fini_mds:
@@ -230,12 +236,14 @@ lnet_close(struct lnet *ctx)
     }
     BASE_ASSERT(ctx->mds.used_count == 0);
     BASE_ASSERT(ctx->ops.used_count == 0);
+    BASE_ASSERT(ctx->rmas.used_count == 0);
     /* Users' timers are in the users' memory: they become idle without a call. */
     while (ctx->timers.count > 0) {
         base_timer_cancel(&ctx->timers, ctx->timers.heap[0].timer);
     }
     free(ctx->peer_buckets);
     lnet_msgs_fini(ctx);
+    lnet_slots_fini(&ctx->rmas);
     lnet_slots_fini(&ctx->ops);
     lnet_slots_fini(&ctx->mds);
     lnet_portals_fini(ctx->portals);

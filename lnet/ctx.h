@@ -39,6 +39,7 @@ struct lnet {
     struct lnet_portal portals[LNET_PORTALS];
     struct lnet_slots mds;
     struct lnet_slots ops;
+    struct lnet_slots rmas; /* those that are out (mem.c) */
     uint32_t op_timers_reserved;
     uint32_t user_timers_reserved;
     uint32_t user_timers_armed;
@@ -90,6 +91,9 @@ uint32_t lnet_events_deliver(struct lnet *ctx, uint32_t budget);
 
 /* Refreshes what a ping says of this context. */
 void lnet_ping_update(struct lnet *ctx);
+
+/* Makes the table of RMAs that are out. Errors: -ENOMEM. */
+int lnet_rmas_init(struct lnet *ctx, uint32_t count_max);
 
 /* Attaches the ping's MD. */
 int lnet_ping_init(struct lnet *ctx);

@@ -177,28 +177,61 @@ lnet_window_close(struct lnet *ctx, struct lnet_window window)
                                               (struct lnet_window){window.cookie & mask});
 }
 
-/* Books an RMA that the LND took. */
+/* An RMA that is out. It holds a reference on its peer. */
+struct rma_op {
+    struct lnet_slot slot;
+    struct lnet_peer *peer;
+    uint64_t bytes;
+    enum lnet_rma_path path;
+    bool is_write;
+    lnet_rma_fn done;
+    void *user;
+};
+
+/* Books an RMA that moved its bytes. */
 static void
-rma_count(struct lnet_peer *peer, const struct lnet_rma *rma, uint64_t bytes,
-          enum lnet_rma_path path)
+rma_count(const struct rma_op *op)
 {
-    if (rma->is_write) {
-        peer->tally.rma_write_count++;
-        peer->tally.rma_write_bytes += bytes;
+    struct lnet_tally *tally = &op->peer->tally;
+
+    if (op->is_write) {
+        tally->rma_write_count++;
+        tally->rma_write_bytes += op->bytes;
     } else {
-        peer->tally.rma_read_count++;
-        peer->tally.rma_read_bytes += bytes;
+        tally->rma_read_count++;
+        tally->rma_read_bytes += op->bytes;
     }
-    switch (path) {
+    switch (op->path) {
     case LNET_RMA_MAPPED:
-        peer->tally.rma_mapped_bytes += bytes;
+        tally->rma_mapped_bytes += op->bytes;
         break;
     case LNET_RMA_CMA:
-        peer->tally.rma_cma_bytes += bytes;
+        tally->rma_cma_bytes += op->bytes;
         break;
     case LNET_RMA_NONE:
         break;
     }
+}
+
+static void
+rma_on_done(struct lnet *ctx, int status, void *user)
+{
+    struct rma_op *op = user;
+    const lnet_rma_fn done = op->done;
+    void *done_user = op->user;
+
+    if (status == 0) {
+        rma_count(op);
+    }
+    lnet_peer_put(op->peer);
+    lnet_slots_return(&ctx->rmas, op);
+    done(ctx, status, done_user);
+}
+
+int
+lnet_rmas_init(struct lnet *ctx, uint32_t count_max)
+{
+    return lnet_slots_init(&ctx->rmas, sizeof(struct rma_op), count_max, base_prng_u64(&ctx->prng));
 }
 
 int
@@ -227,8 +260,18 @@ lnet_rma(struct lnet *ctx, const struct lnet_rma *rma)
     if (peer->state != LNET_PEER_UP) {
         return -ENOTCONN;
     }
-    const enum lnet_rma_path path =
-        rma->path != LNET_RMA_NONE ? rma->path : ops->rma_path(peer->conn, rma->key);
+    struct rma_op *op = lnet_slots_take(&ctx->rmas);
+
+    if (op == NULL) {
+        return -EAGAIN;
+    }
+    op->peer = peer;
+    op->bytes = bytes;
+    op->path = rma->path != LNET_RMA_NONE ? rma->path : ops->rma_path(peer->conn, rma->key);
+    op->is_write = rma->is_write;
+    op->done = rma->done;
+    op->user = rma->user;
+
     const struct lnet_lnd_rma lnd_rma = {
         .key = rma->key,
         .remote_offset_bytes = rma->remote_offset_bytes,
@@ -236,16 +279,18 @@ lnet_rma(struct lnet *ctx, const struct lnet_rma *rma)
         .local_count = rma->local_count,
         .is_write = rma->is_write,
         .path = rma->path,
-        .done = rma->done,
+        .done = rma_on_done,
         .ctx = ctx,
-        .user = rma->user,
+        .user = op,
     };
     const int rc = ops->rma(peer->conn, &lnd_rma);
 
-    if (rc == 0) {
-        rma_count(peer, rma, bytes, path);
+    if (rc != 0) {
+        lnet_slots_return(&ctx->rmas, op);
+        return rc;
     }
-    return rc;
+    lnet_peer_hold(peer);
+    return 0;
 }
 
 enum lnet_rma_path

@@ -272,6 +272,78 @@ the_end_of_a_peer_ends_what_is_out(void **state)
     assert_true(pump_until_count(&pump, &counts[LNET_EV_PUT], 1, SECOND_NS));
 }
 
+static uint32_t rmas;
+static int rma_status;
+
+static void
+on_rma(struct lnet *ctx, int status, void *user)
+{
+    rmas++;
+    rma_status = status;
+}
+
+static void
+rma_is_counted_by_whom_makes_it(void **state)
+{
+    const struct lnet_target target = {.peer = peer, .portal = PORTAL};
+    struct lnet_process process = {.pid = 1};
+    struct lnet_peer *back = NULL;
+    struct lnet_peer_info info;
+    struct lnet_window window;
+    struct lnet_key key;
+    struct lnet_mem *mem = NULL;
+    void *address = NULL;
+    uint64_t cursor = 0;
+
+    process.nid = lnet_peer_process(peer).nid;
+    assert_int_equal(lnet_peer_get(b, &process, &back), 0);
+    assert_int_equal(lnet_mem_alloc(b, BYTES_MAX, 0, &mem, &address), 0);
+    assert_int_equal(lnet_window_open(mem, 4096, 8192, LNET_ACCESS_READ | LNET_ACCESS_WRITE, back,
+                                      &window, &key),
+                     0);
+
+    const struct iovec local[2] = {{ours, 1000}, {ours + 2000, 1000}};
+    struct lnet_rma rma = {.peer = peer,
+                           .key = &key,
+                           .remote_offset_bytes = 10,
+                           .local = local,
+                           .local_count = 2,
+                           .is_write = true,
+                           .done = on_rma};
+
+    rmas = 0;
+    assert_int_equal(lnet_rma(a, &rma), -ENOTCONN);
+    assert_int_equal(lnet_put_inline(a, &target, ours, 1), 0);
+    pump_for(&pump, SECOND_NS / 100);
+    assert_int_equal(lnet_rma(a, &rma), 0);
+    assert_int_equal(rmas, 0);
+    assert_true(pump_until_count(&pump, &rmas, 1, SECOND_NS));
+    assert_int_equal(rma_status, 0);
+    assert_memory_equal((uint8_t *)address + 4096 + 10, ours, 1000);
+    assert_memory_equal((uint8_t *)address + 4096 + 1010, ours + 2000, 1000);
+    rma.is_write = false;
+    assert_int_equal(lnet_rma(a, &rma), 0);
+    assert_true(pump_until_count(&pump, &rmas, 2, SECOND_NS));
+    rma.remote_offset_bytes = 8192 - 1999;
+    assert_int_equal(lnet_rma(a, &rma), 0);
+    assert_true(pump_until_count(&pump, &rmas, 3, SECOND_NS));
+    assert_int_equal(rma_status, -ERANGE);
+    assert_int_equal(lnet_peer_info_next(a, &cursor, &info), 0);
+    assert_int_equal(info.counters.rma_write_count, 1);
+    assert_int_equal(info.counters.rma_write_bytes, 2000);
+    assert_int_equal(info.counters.rma_read_count, 1); /* what moved, not what was tried */
+    assert_int_equal(info.counters.rma_mapped_bytes + info.counters.rma_cma_bytes, 4000);
+    assert_int_equal(info.reference_count, 1);
+
+    assert_int_equal(lnet_window_close(b, window), 0);
+    assert_int_equal(lnet_window_close(b, window), -ESTALE);
+    rma.remote_offset_bytes = 0;
+    assert_int_equal(lnet_rma(a, &rma), 0);
+    assert_true(pump_until_count(&pump, &rmas, 4, SECOND_NS));
+    assert_int_equal(rma_status, -ESTALE);
+    lnet_mem_release(mem);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest cases[] = {
@@ -281,6 +353,7 @@ static const struct CMUnitTest cases[] = {
     CASE(ping_of_the_living_and_of_nobody),
     CASE(a_flood_arrives_whole_and_in_order),
     CASE(the_end_of_a_peer_ends_what_is_out),
+    CASE(rma_is_counted_by_whom_makes_it),
 };
 
 TEST_MAIN(cases)
