@@ -164,7 +164,7 @@ shm_tx_reserve(struct shm_tx *tx, uint32_t slot_count, int *rc_out)
         const uint64_t index = tx->head & (tx->slot_count - 1);
 
         BASE_ASSERT(!shm_stale_test(tx->stale, index)); /* I2 */
-        shm_tx_clean(tx, 0);
+        BASE_ASSERT(!shm_stale_test(tx->stale, 0));     /* no message goes over the end */
         __atomic_store_n(shm_ring_word_at(tx->slots, index),
                          shm_ring_word(tx->head, tx->slot_shift, SHM_RING_SKIP), __ATOMIC_RELEASE);
         tx->head += tx->slot_count - index;

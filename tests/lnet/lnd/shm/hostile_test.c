@@ -241,6 +241,74 @@ hellos_that_are_not_right_are_refused_by_name(void **state)
     run_dir_remove(dir);
 }
 
+/* Sends @greeting over @fd and polls until it is answered. Returns the answer's errno, 0: welcome.
+ */
+static int
+greeting_answer(struct end *server, int fd, const struct greeting *greeting)
+{
+    uint8_t bytes[SHM_WIRE_BYTES];
+    struct shm_wire answer = {0};
+    int fds[SHM_WIRE_FDS_MAX];
+    int rc = -EAGAIN;
+
+    shm_wire_encode(&greeting->wire, bytes);
+    raw_send(fd, bytes, sizeof(bytes), greeting->fds, greeting->fd_count);
+    for (uint32_t i = 0; i < 1000000 && rc == -EAGAIN; i++) {
+        (void)end_poll(server);
+        rc = shm_wire_recv(fd, &answer, fds);
+    }
+    assert_int_equal(rc, 1);
+    if (answer.type == SHM_WIRE_WELCOME) {
+        for (uint32_t i = 0; i < answer.fd_count; i++) {
+            (void)close(fds[i]);
+        }
+    }
+    return answer.type == SHM_WIRE_REFUSE ? answer.u.refuse.error : 0;
+}
+
+static void
+one_address_has_one_connection(void **state)
+{
+    const char *dir = run_dir_make();
+    static struct end server;
+
+    server = (struct end){0};
+    /* Whether the peer's address is the smaller or the larger one makes no difference. */
+    for (uint32_t variant = 0; variant < 2; variant++) {
+        end_open(&server, dir, "1", 0);
+        struct greeting greeting = greeting_good(&server);
+
+        greeting.wire.u.hello.from.nid.value -= variant * 77;
+        const int first = raw_connect(dir);
+        const int second = raw_connect(dir);
+
+        assert_int_equal(greeting_answer(&server, first, &greeting), 0);
+        assert_int_equal(greeting_answer(&server, second, &greeting), EALREADY);
+        (void)close(second);
+        const int third = raw_connect(dir);
+
+        greeting.wire.u.hello.incarnation++;
+        assert_int_equal(greeting_answer(&server, third, &greeting), EADDRINUSE);
+        (void)close(third);
+        assert_int_equal(server.conn_count, 1);
+        const uint32_t down = server.down_count;
+
+        /* When the first is gone there is room for the next. */
+        (void)close(first);
+        END_POLL_UNTIL(&server, &server, server.down_count == down + 1);
+        const int fourth = raw_connect(dir);
+
+        assert_int_equal(greeting_answer(&server, fourth, &greeting), 0);
+        (void)close(fourth);
+        for (uint32_t i = 0; i < greeting.fd_count; i++) {
+            (void)close(greeting.fds[i]);
+        }
+        END_POLL_UNTIL(&server, &server, server.down_count == down + 2);
+        end_close(&server);
+    }
+    run_dir_remove(dir);
+}
+
 static void
 bytes_of_every_length_and_version_are_refused(void **state)
 {
@@ -467,6 +535,7 @@ regions_that_could_fault_are_refused(void **state)
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(hellos_that_are_not_right_are_refused_by_name),
+    cmocka_unit_test(one_address_has_one_connection),
     cmocka_unit_test(bytes_of_every_length_and_version_are_refused),
     cmocka_unit_test(refusals_do_not_fill_the_log),
     cmocka_unit_test(silent_sockets_are_closed_in_time_and_bounded),

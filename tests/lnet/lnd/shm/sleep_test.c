@@ -171,6 +171,48 @@ sleepers_on_a_full_ring_are_woken_by_room(void **state)
     child_joined(child, &client, dir);
 }
 
+/* Pollers never sleep here, but their rings are given up for idle just when the next message comes.
+ */
+static void
+a_message_that_comes_as_its_ring_goes_idle_is_seen(void **state)
+{
+    const char *dir = run_dir_make();
+    static struct end server, client;
+    struct base_prng prng;
+    const uint32_t count = rounds(1000);
+    const pid_t child = child_connected(&server, &client, dir, echo);
+
+    base_prng_seed(&prng, 6);
+    if (child == 0) {
+        const uint64_t now_ns = base_clock_now_ns();
+
+        for (uint64_t turn = 0; server.down_count == 0; turn++) {
+            /* The clock only now and then: a turn is to be short. */
+            (void)lnet_lnd_shm.poll(server.ni, turn % 1024 == 0 ? base_clock_now_ns() : now_ns, 64);
+        }
+        end_close(&server);
+        _exit(0);
+    }
+    for (uint32_t i = 1; i <= count; i++) {
+        const uint64_t limit_ns = base_clock_now_ns() + UINT64_C(1000000) * WATCHDOG_MS;
+        const uint64_t pause =
+            base_prng_between(&prng, SHM_DEMOTE_TURNS / 2, SHM_DEMOTE_TURNS * 3 / 2);
+
+        for (uint64_t turn = 0; turn < pause; turn++) {
+            (void)lnet_lnd_shm.poll(client.ni, shm_ni_of(client.ni)->now_ns, 64);
+        }
+        assert_int_equal(end_put(client.conns[0], i, &i, sizeof(i)), 0);
+        while (client.recv_count < i) {
+            (void)end_poll(&client);
+            if (base_clock_now_ns() > limit_ns) {
+                (void)kill(child, SIGKILL);
+                fail_msg("lost after %u messages", client.recv_count);
+            }
+        }
+    }
+    child_joined(child, &client, dir);
+}
+
 static void
 an_idle_interface_stays_asleep(void **state)
 {
@@ -216,6 +258,7 @@ an_idle_interface_stays_asleep(void **state)
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_ping_pong_of_sleepers_loses_no_wake_up),
     cmocka_unit_test(sleepers_on_a_full_ring_are_woken_by_room),
+    cmocka_unit_test(a_message_that_comes_as_its_ring_goes_idle_is_seen),
     cmocka_unit_test(an_idle_interface_stays_asleep),
 };
 
