@@ -49,8 +49,9 @@ md_report_head(const struct mdtest *md)
         (void)printf("%-20s: %llu per phase\n", "Ranks shifted",
                      (unsigned long long)md->options.stride);
     }
-    (void)printf("%u tasks, %llu %s\n", md->world.size,
-                 (unsigned long long)md->shape.items * md->world.size, kind(&md->options));
+    const uint64_t items = md->shape.items * md->world.size;
+    (void)printf("%u tasks, %llu %s\n", md->world.size, (unsigned long long)items,
+                 kind(&md->options));
     (void)fflush(stdout);
 }
 
@@ -161,10 +162,12 @@ report_failures(const struct mdtest *md)
             done += result.done;
         }
         if (failed > 0) {
+            const uint64_t tried = failed + done;
+
             (void)printf("FAILED: %s: %llu of %llu operations; the rates are of those that "
                          "succeeded\n",
                          md_phase_name(phase), (unsigned long long)failed,
-                         (unsigned long long)(failed + done));
+                         (unsigned long long)tried);
         }
     }
 }

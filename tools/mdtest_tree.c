@@ -59,7 +59,7 @@ append_text(char *path, size_t at, const char *text)
     const size_t bytes = strlen(text);
 
     BASE_ASSERT(at + bytes < PATH_MAX);
-    memcpy(path + at, text, bytes);
+    memcpy(path + at, text, bytes); // NOLINT(bugprone-not-null-terminated-result): ended by callers
     return at + bytes;
 }
 

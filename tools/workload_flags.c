@@ -252,14 +252,22 @@ print_default(const struct flag_def *flag)
 {
     const uint64_t *number = flag->value;
 
-    if (flag->kind == FLAG_NUMBER) {
-        (void)printf(" [%llu]", (unsigned long long)*number);
-    } else if (flag->kind == FLAG_SIZE && *number % (1 << 20) == 0 && *number != 0) {
-        (void)printf(" [%llum]", (unsigned long long)*number >> 20);
-    } else if (flag->kind == FLAG_SIZE && *number % 1024 == 0 && *number != 0) {
-        (void)printf(" [%lluk]", (unsigned long long)*number >> 10);
-    } else if (flag->kind == FLAG_SIZE) {
-        (void)printf(" [%llu]", (unsigned long long)*number);
+    if (flag->kind == FLAG_NUMBER || flag->kind == FLAG_SIZE) {
+        const bool is_size = flag->kind == FLAG_SIZE && *number != 0;
+        const char *unit = "";
+        uint64_t value = *number;
+
+        if (value < flag->min || value > flag->max) {
+            return; /* not given is a state of its own */
+        }
+        if (is_size && value % (1 << 20) == 0) {
+            value >>= 20;
+            unit = "m";
+        } else if (is_size && value % 1024 == 0) {
+            value >>= 10;
+            unit = "k";
+        }
+        (void)printf(" [%llu%s]", (unsigned long long)value, unit);
     } else if (flag->kind == FLAG_TEXT && *(const char *const *)flag->value != NULL) {
         (void)printf(" [%s]", *(const char *const *)flag->value);
     }

@@ -24,9 +24,9 @@ enum flag_kind {
 };
 
 struct flag_def {
-    char letter;      /* 0: only the long form */
-    const char *name; /* long form without "--", or NULL */
+    char letter; /* 0: only the long form */
     enum flag_kind kind;
+    const char *name;     /* long form without "--", or NULL */
     void *value;          /* holds the default; overwritten */
     uint64_t min, max;    /* NUMBER, SIZE */
     const char *choices;  /* TEXT: "POSIX|CAUSEWAY", NULL: any but the empty text */

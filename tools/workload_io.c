@@ -157,8 +157,9 @@ client_read(union io_file file, void *buffer, size_t bytes, off_t offset)
 static ssize_t
 client_write(union io_file file, const void *buffer, size_t bytes, off_t offset)
 {
-    const struct iovec iov = {.iov_base = (void *)(uintptr_t)buffer, .iov_len = bytes};
+    struct iovec iov = {.iov_len = bytes};
 
+    memcpy(&iov.iov_base, &buffer, sizeof(buffer)); /* it is only read */
     return causeway_pwritev(file.file, &iov, 1, offset, NULL);
 }
 

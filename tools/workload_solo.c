@@ -32,7 +32,8 @@ is_one_of_several(void)
 bool
 ranks_begin(char **argv)
 {
-    char path[PATH_MAX + 16];
+    static const char name[] = "causeway-mpi";
+    char path[PATH_MAX + sizeof(name)];
     size_t count = 0;
 
     if (!is_one_of_several()) {
@@ -45,7 +46,7 @@ ranks_begin(char **argv)
     char **args = calloc(count + 2, sizeof(*args));
     if (length > 0 && args != NULL) {
         path[length] = '\0';
-        (void)strcpy(strrchr(path, '/') + 1, "causeway-mpi");
+        memcpy(strrchr(path, '/') + 1, name, sizeof(name));
         args[0] = path;
         memcpy(args + 1, argv, count * sizeof(*argv));
         (void)execv(path, args);

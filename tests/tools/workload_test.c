@@ -264,13 +264,13 @@ static enum flags_result
 read_flags(struct values *values, const char *line, bool *dry_run)
 {
     const struct flag_def flags[] = {
-        {'w', NULL, FLAG_SET, &values->write, 0, 0, NULL, NULL, ""},
-        {'r', NULL, FLAG_SET, &values->read, 0, 0, NULL, NULL, ""},
-        {'v', NULL, FLAG_COUNTED, &values->verbose, 0, 0, NULL, NULL, ""},
-        {'i', NULL, FLAG_NUMBER, &values->count, 1, 100, NULL, NULL, ""},
-        {'b', NULL, FLAG_SIZE, &values->size, 1, UINT64_C(1) << 40, NULL, NULL, ""},
-        {'a', "api", FLAG_TEXT, &values->text, 0, 0, "POSIX|CAUSEWAY", NULL, ""},
-        {'c', "collective", FLAG_REFUSED, NULL, 0, 0, NULL, NULL, "collective I/O"},
+        {'w', FLAG_SET, NULL, &values->write, 0, 0, NULL, NULL, ""},
+        {'r', FLAG_SET, NULL, &values->read, 0, 0, NULL, NULL, ""},
+        {'v', FLAG_COUNTED, NULL, &values->verbose, 0, 0, NULL, NULL, ""},
+        {'i', FLAG_NUMBER, NULL, &values->count, 1, 100, NULL, NULL, ""},
+        {'b', FLAG_SIZE, NULL, &values->size, 1, UINT64_C(1) << 40, NULL, NULL, ""},
+        {'a', FLAG_TEXT, "api", &values->text, 0, 0, "POSIX|CAUSEWAY", NULL, ""},
+        {'c', FLAG_REFUSED, "collective", NULL, 0, 0, NULL, NULL, "collective I/O"},
     };
     const struct flag_set set = {.command = "test",
                                  .summary = "",
