@@ -20,8 +20,8 @@
 #define YIELD_GIVEN_NS   1500u    /* an empty yield takes 0.4 us; two switches take above 2 */
 #define YIELD_SLICE_NS   1000000u /* somebody ran to the end of a time slice */
 #define SHARED_MEMORY    8u
-#define BRIEF_SPIN_NS    2000u
-#define BRIEF_GAIN       2u /* one success makes up for so many failures */
+#define BRIEF_SPIN_NS    800u
+#define BRIEF_LOSS       3u /* one failure undoes so many successes */
 #define BRIEF_SCORE_MAX  16u
 #define BRIEF_PERIOD     16u /* a brief spin in so many waits is made in any case */
 #define YIELD_SKIP_WAITS 16u
@@ -84,9 +84,9 @@ base_wait_end(struct base_wait *wait, uint64_t now_ns)
 
     if (wait->is_brief) {
         if (waited_ns <= BRIEF_SPIN_NS) {
-            wait->brief_score = base_min_u32(wait->brief_score + BRIEF_GAIN, BRIEF_SCORE_MAX);
-        } else if (wait->brief_score > 0) {
-            wait->brief_score--;
+            wait->brief_score = base_min_u32(wait->brief_score + 1, BRIEF_SCORE_MAX);
+        } else {
+            wait->brief_score -= base_min_u32(wait->brief_score, BRIEF_LOSS);
         }
     }
     wait->spin_ns = budget_learn(wait->spin_ns, wait->spin_max_ns, was_short);

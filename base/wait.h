@@ -23,9 +23,9 @@
  *     Every 64th wait gets the full budget again, for a change to be noticed.
  *   - A sched_yield() that took longer than an empty one gave the core to somebody. Then the one
  *     we wait for may need this very core, and long spinning is worth nothing: until yields come
- *     back empty it is brief, about as long as the two switches that a yield costs, because the
- *     answer may be on its way from another core. Brief spins that mostly fail are left out, but
- *     for one now and then.
+ *     back empty a spin is shorter than the two switches that a yield costs, in case the answer is
+ *     on its way from another core, and where such brief spins fail they are left out, but for one
+ *     now and then.
  *   - A yield that cost a whole time slice met a process that only computes. Sleeping is better
  *     there, because a sleeper is scheduled soon after its wake; yields are left out for a while.
  *
