@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int
-bulk_region_alloc(struct bulk *bulk, uint64_t bytes, struct bulk_region **region_out,
-                  void **address_out)
+static int
+region_alloc(struct bulk *bulk, uint64_t bytes, uint32_t flags, struct bulk_region **region_out,
+             void **address_out)
 {
     struct bulk_region *region = NULL;
     void *address = NULL;
@@ -23,7 +23,7 @@ bulk_region_alloc(struct bulk *bulk, uint64_t bytes, struct bulk_region **region
     if (region == NULL) {
         return -ENOMEM;
     }
-    rc = lnet_mem_alloc(bulk->ctx, bytes, 0, &region->mem, &address);
+    rc = lnet_mem_alloc(bulk->ctx, bytes, flags, &region->mem, &address);
     if (rc != 0) {
         goto fail_free;
     }
@@ -50,6 +50,20 @@ fail_release:
 fail_free:
     free(region);
     return rc;
+}
+
+int
+bulk_region_alloc(struct bulk *bulk, uint64_t bytes, struct bulk_region **region_out,
+                  void **address_out)
+{
+    return region_alloc(bulk, bytes, 0, region_out, address_out);
+}
+
+int
+bulk_region_alloc_lazy(struct bulk *bulk, uint64_t bytes, struct bulk_region **region_out,
+                       void **address_out)
+{
+    return region_alloc(bulk, bytes, LNET_MEM_LAZY, region_out, address_out);
 }
 
 void

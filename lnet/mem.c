@@ -56,7 +56,7 @@ int
 lnet_mem_alloc(struct lnet *ctx, uint64_t bytes, uint32_t flags, struct lnet_mem **mem_out,
                void **address_out)
 {
-    if (bytes == 0 || flags != 0 || ctx->is_closing) {
+    if (bytes == 0 || (flags & ~(uint32_t)LNET_MEM_LAZY) != 0 || ctx->is_closing) {
         return -EINVAL;
     }
     const struct lnet_ni *ni = ni_preferred(ctx);
@@ -66,7 +66,7 @@ lnet_mem_alloc(struct lnet *ctx, uint64_t bytes, uint32_t flags, struct lnet_mem
     if (mem == NULL) {
         return -ENOMEM;
     }
-    const int rc = ni->ops->mem_alloc(ni->lnd, bytes, &mem->lnd[ni->index], &address);
+    const int rc = ni->ops->mem_alloc(ni->lnd, bytes, flags, &mem->lnd[ni->index], &address);
 
     if (rc != 0) {
         free(mem);

@@ -91,6 +91,23 @@ BULK_API int bulk_region_alloc(struct bulk *bulk, uint64_t bytes, struct bulk_re
                                void **address_out);
 
 /**
+ * bulk_region_alloc_lazy() - the same, but its pages come when they are touched
+ * @bulk:        the engine.
+ * @bytes:       how much.
+ * @region_out:  the region.
+ * @address_out: its memory, page aligned, zeroed.
+ *
+ * Takes microseconds whatever the size. The first touch of a page, here or at a peer, costs about
+ * 1 us; who can't wait for that touches ahead. Memory that the system has not got is found out by
+ * the touch.
+ *
+ * Errors:  -ENOMEM; -EINVAL.
+ * Context: the polling thread. Does system calls.
+ */
+BULK_API int bulk_region_alloc_lazy(struct bulk *bulk, uint64_t bytes,
+                                    struct bulk_region **region_out, void **address_out);
+
+/**
  * bulk_region_free() - give pool memory back
  * @region: no export of it is open.
  *

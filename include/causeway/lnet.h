@@ -600,13 +600,17 @@ enum lnet_rma_path {
     LNET_RMA_CMA,    /* shm: cross-memory attach, one copy by the kernel */
 };
 
+enum lnet_mem_flags {
+    LNET_MEM_LAZY = 1u << 0, /* pages come when they are touched, by us or by a peer, and not now */
+};
+
 /**
  * lnet_mem_alloc() - allocate memory that peers can reach in the best way
  * @ctx:         the context.
  * @bytes:       how much; rounded up to pages.
- * @flags:       0.
+ * @flags:       enum lnet_mem_flags.
  * @mem_out:     the memory.
- * @address_out: where it is; page aligned. Huge pages if there are any.
+ * @address_out: where it is; page aligned, zeroed. Huge pages if there are any.
  *
  * Errors:  -ENOMEM; -EINVAL.
  * Context: the polling thread. Does system calls.

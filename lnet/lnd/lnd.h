@@ -201,9 +201,12 @@ struct lnet_lnd_ops {
     /* Which RMA paths work here and why not, in words ("mapped; cma refused: EPERM (Yama)"). */
     void (*describe)(const struct lnet_lnd_ni *ni, char *text, uint32_t text_bytes);
 
-    /* Memory. Allocated memory is what the LND can share best (shm: a sealed memfd). */
-    int (*mem_alloc)(struct lnet_lnd_ni *ni, uint64_t bytes, struct lnet_lnd_mem **mem_out,
-                     void **address_out);
+    /*
+     * Memory. Allocated memory is what the LND can share best (shm: a sealed memfd). @flags: enum
+     * lnet_mem_flags.
+     */
+    int (*mem_alloc)(struct lnet_lnd_ni *ni, uint64_t bytes, uint32_t flags,
+                     struct lnet_lnd_mem **mem_out, void **address_out);
     int (*mem_register)(struct lnet_lnd_ni *ni, void *address, uint64_t bytes,
                         struct lnet_lnd_mem **mem_out);
     void (*mem_release)(struct lnet_lnd_mem *mem);

@@ -287,7 +287,7 @@ region_alloc(void *arg, uint64_t bytes, void **region_out, void **address_out)
 {
     struct oss *oss = arg;
     struct bulk_region *region = NULL;
-    const int rc = bulk_region_alloc(oss->bulk, bytes, &region, address_out);
+    const int rc = bulk_region_alloc_lazy(oss->bulk, bytes, &region, address_out);
 
     if (rc != 0) {
         base_log_printf(&oss->log, BASE_LOG_ERROR, "oss", "no region of %llu bytes: %s",

@@ -529,9 +529,10 @@ lo_mem_register(struct lnet_lnd_ni *base, void *address, uint64_t bytes,
 }
 
 static int
-lo_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, struct lnet_lnd_mem **mem_out,
-             void **address_out)
+lo_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, uint32_t flags,
+             struct lnet_lnd_mem **mem_out, void **address_out)
 {
+    (void)flags; /* anonymous memory is lazy by nature */
     if (bytes > SIZE_MAX - PAGE_BYTES) {
         return -ENOMEM;
     }

@@ -172,7 +172,7 @@ huge_bytes(const void *address)
 
 /* Explicit huge pages, if there are enough. */
 static int
-region_map_hugetlb(struct shm_mem *mem, uint64_t bytes)
+region_map_hugetlb(struct shm_mem *mem, uint64_t bytes, uint32_t flags)
 {
     const uint64_t length = base_align_up(bytes, HUGE_PAGE_BYTES);
     const int fd = memfd_create("causeway-region",
@@ -181,12 +181,16 @@ region_map_hugetlb(struct shm_mem *mem, uint64_t bytes)
     if (fd < 0) {
         return -errno;
     }
-    if (ftruncate(fd, (off_t)length) == 0 && fallocate(fd, 0, 0, (off_t)length) == 0 &&
+    const bool is_lazy = (flags & LNET_MEM_LAZY) != 0; /* the mapping itself reserves the pages */
+
+    if (ftruncate(fd, (off_t)length) == 0 && (is_lazy || fallocate(fd, 0, 0, (off_t)length) == 0) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
         void *map = map_aligned(fd, length, PROT_READ | PROT_WRITE);
 
         if (map != MAP_FAILED) {
-            (void)madvise(map, length, MADV_POPULATE_WRITE);
+            if (!is_lazy) {
+                (void)madvise(map, length, MADV_POPULATE_WRITE);
+            }
             mem->address = map;
             mem->length_bytes = length;
             mem->page_bytes = HUGE_PAGE_BYTES;
@@ -200,7 +204,7 @@ region_map_hugetlb(struct shm_mem *mem, uint64_t bytes)
 
 /* Normal pages, which the kernel may make huge. */
 static int
-region_map_normal(struct shm_mem *mem, uint64_t bytes)
+region_map_normal(struct shm_mem *mem, uint64_t bytes, uint32_t flags)
 {
     const uint64_t length = base_align_up(bytes, SMALL_PAGE_BYTES);
     int rc = 0;
@@ -221,7 +225,7 @@ region_map_normal(struct shm_mem *mem, uint64_t bytes)
     }
     /* By touching: fallocate() would take small pages, as it does not see the advice. */
     (void)madvise(map, length, MADV_HUGEPAGE);
-    if (madvise(map, length, MADV_POPULATE_WRITE) != 0 &&
+    if ((flags & LNET_MEM_LAZY) == 0 && madvise(map, length, MADV_POPULATE_WRITE) != 0 &&
         (errno != EINVAL || fallocate(fd, 0, 0, (off_t)length) != 0)) {
         rc = -errno;
         goto fail_unmap;
@@ -232,10 +236,12 @@ region_map_normal(struct shm_mem *mem, uint64_t bytes)
     }
     mem->address = map;
     mem->length_bytes = length;
-    mem->page_bytes =
-        huge_bytes(map) >= (length & ~(HUGE_PAGE_BYTES - 1)) && length >= HUGE_PAGE_BYTES
-            ? HUGE_PAGE_BYTES
-            : SMALL_PAGE_BYTES;
+    /* Of pages that are yet to come nobody can say how large they will be. */
+    mem->page_bytes = (flags & LNET_MEM_LAZY) == 0 &&
+                              huge_bytes(map) >= (length & ~(HUGE_PAGE_BYTES - 1)) &&
+                              length >= HUGE_PAGE_BYTES
+                          ? HUGE_PAGE_BYTES
+                          : SMALL_PAGE_BYTES;
     mem->fd = fd;
     return 0;
 
@@ -261,8 +267,8 @@ region_say(struct shm_ni *ni, uint32_t slot)
 }
 
 int
-shm_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, struct lnet_lnd_mem **mem_out,
-              void **address_out)
+shm_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, uint32_t flags,
+              struct lnet_lnd_mem **mem_out, void **address_out)
 {
     struct shm_ni *ni = shm_ni_of(base);
     uint32_t slot = 0;
@@ -283,10 +289,10 @@ shm_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, struct lnet_lnd_mem **me
     if (mem == NULL) {
         return -ENOMEM;
     }
-    int rc = bytes >= HUGE_PAGE_BYTES ? region_map_hugetlb(mem, bytes) : -ENOMEM;
+    int rc = bytes >= HUGE_PAGE_BYTES ? region_map_hugetlb(mem, bytes, flags) : -ENOMEM;
 
     if (rc != 0) {
-        rc = region_map_normal(mem, bytes);
+        rc = region_map_normal(mem, bytes, flags);
     }
     if (rc != 0) {
         shm_ni_log(ni, LNET_LOG_ERROR, "memory: %llu bytes of shared memory: %s",

@@ -290,8 +290,8 @@ int shm_memfd_make(const char *name, uint64_t bytes, int *fd_out, void **map_out
 int shm_memfd_map(int fd, uint64_t bytes, bool is_writable, bool may_be_huge, void **map_out);
 
 /* mem_*() of the ops table. */
-int shm_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, struct lnet_lnd_mem **mem_out,
-                  void **address_out);
+int shm_mem_alloc(struct lnet_lnd_ni *base, uint64_t bytes, uint32_t flags,
+                  struct lnet_lnd_mem **mem_out, void **address_out);
 int shm_mem_register(struct lnet_lnd_ni *base, void *address, uint64_t bytes,
                      struct lnet_lnd_mem **mem_out);
 void shm_mem_release(struct lnet_lnd_mem *base);

@@ -34,8 +34,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#    define MADV_POPULATE_WRITE 23
+#ifndef MADV_POPULATE_READ
+#    define MADV_POPULATE_READ 22
 #endif
 
 #define KEY_FORMAT       1u
@@ -271,7 +271,11 @@ cma_copy(const struct shm_conn *conn, const struct lnet_lnd_rma *rma, uint64_t a
 
 /* ---- the mapped way ------------------------------------------------------------------------ */
 
-/* Fills the page tables of what is about to be touched for the first time. */
+/*
+ * Fills the page tables of what is about to be touched for the first time. As if for reading: the
+ * pages of shared memory become writable by that as well, and those that are there come 16 at a
+ * time, in less than half the time.
+ */
 static void
 region_touch(struct shm_peer_region *region, uint64_t offset_bytes, uint64_t bytes)
 {
@@ -283,7 +287,7 @@ region_touch(struct shm_peer_region *region, uint64_t offset_bytes, uint64_t byt
 
             (void)madvise(region->address + begin,
                           base_min_u64(SHM_TOUCH_BYTES, region->length_bytes - begin),
-                          MADV_POPULATE_WRITE);
+                          MADV_POPULATE_READ);
             region->touched[step / 64] |= UINT64_C(1) << (step % 64);
         }
     }

@@ -235,7 +235,7 @@ victim_run(const char *dir)
                     lnet_lnd_shm.mem_release(mem);
                     mem = NULL;
                 }
-                (void)lnet_lnd_shm.mem_alloc(end.ni, 8192, &mem, &address);
+                (void)lnet_lnd_shm.mem_alloc(end.ni, 8192, 0, &mem, &address);
             }
         }
         if (mem != NULL) {

@@ -82,8 +82,8 @@ pair_open(struct pair *pair, bool is_private)
         assert_int_equal(
             lnet_lnd_shm.mem_register(pair->owner.ni, address, REGION_BYTES, &pair->mem), 0);
     } else {
-        assert_int_equal(lnet_lnd_shm.mem_alloc(pair->owner.ni, REGION_BYTES, &pair->mem, &address),
-                         0);
+        assert_int_equal(
+            lnet_lnd_shm.mem_alloc(pair->owner.ni, REGION_BYTES, 0, &pair->mem, &address), 0);
     }
     pair->memory = address;
 }
@@ -329,11 +329,11 @@ regions_come_and_go_while_peers_are_connected(void **state)
     end_connect(&b, &a);
     for (uint32_t round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < SHM_REGIONS_MAX; i++) {
-            assert_int_equal(lnet_lnd_shm.mem_alloc(a.ni, 4096, &mems[i], &address), 0);
+            assert_int_equal(lnet_lnd_shm.mem_alloc(a.ni, 4096, 0, &mems[i], &address), 0);
             assert_int_equal(lnet_lnd_shm.mem_page_bytes(mems[i]), 4096);
             (void)memset(address, (int)(i + round), 4096);
         }
-        assert_int_equal(lnet_lnd_shm.mem_alloc(a.ni, 4096, &more, &address), -ENOMEM);
+        assert_int_equal(lnet_lnd_shm.mem_alloc(a.ni, 4096, 0, &more, &address), -ENOMEM);
         for (uint32_t i = 0; i < SHM_REGIONS_MAX; i++) {
             assert_int_equal(
                 lnet_lnd_shm.window_open(mems[i], 0, 4096, LNET_ACCESS_READ, &window, &key), 0);
@@ -577,7 +577,7 @@ a_forced_path_is_the_only_one(void **state)
         if (cases[i].is_private) {
             assert_int_equal(lnet_lnd_shm.mem_register(b.ni, memory, 16, &mem), 0);
         } else {
-            assert_int_equal(lnet_lnd_shm.mem_alloc(b.ni, 16, &mem, &address), 0);
+            assert_int_equal(lnet_lnd_shm.mem_alloc(b.ni, 16, 0, &mem, &address), 0);
             (void)memcpy(address, memory, 16);
         }
         assert_int_equal(lnet_lnd_shm.window_open(mem, 0, 16, LNET_ACCESS_READ, &window, &key), 0);
