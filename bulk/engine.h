@@ -183,9 +183,9 @@ struct bulk_xfer_wide {
 
 /* A staged answer that waits for room in LNet: data of an export, or an acknowledgement. */
 struct bulk_answer {
-    struct base_list link;       /* bulk->answers */
-    struct bulk_export *export_; /* data: where from; NULL: acknowledgement */
-    struct lnet_peer *peer;      /* whom; a reference */
+    struct base_list link;      /* bulk->answers */
+    struct bulk_export *export; /* data: where from; NULL: acknowledgement */
+    struct lnet_peer *peer;     /* whom; a reference */
     uint64_t xfer_id;
     uint64_t offset_bytes; /* in the export */
     uint32_t length_bytes; /* data: still to send */
@@ -301,7 +301,7 @@ int bulk_export_find(struct bulk *bulk, uint64_t id, const struct lnet_peer *pee
 bool bulk_exports_retry(struct bulk *bulk);
 
 /* A PUT of the export's MD ended, or the MD itself. */
-void bulk_export_on_event(struct bulk_export *export_, const struct lnet_event *event);
+void bulk_export_on_event(struct bulk_export *export, const struct lnet_event *event);
 
 /* ---- transfers ---- */
 
@@ -338,7 +338,7 @@ void bulk_stage_on_message(struct lnet *ctx, const struct lnet_event *event);
 void bulk_stage_answers_send(struct bulk *bulk);
 
 /* Turns the waiting answers of an export that closes into -ESTALE. */
-void bulk_stage_answers_drop(struct bulk_export *export_);
+void bulk_stage_answers_drop(struct bulk_export *export);
 
 /* Forgets all waiting answers. */
 void bulk_stage_answers_clear(struct bulk *bulk);

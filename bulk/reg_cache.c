@@ -87,8 +87,9 @@ cache_register(struct bulk_reg_cache *cache, uint64_t start, uint64_t end,
     int rc = 0;
 
     do {
-        /* An address from the caller's iovec comes back as the pointer that it was. */
-        rc = lnet_mem_register(cache->ctx, (void *)(uintptr_t)start, end - start, mem_out);
+        void *address = (void *)(uintptr_t)start; /* NOLINT(performance-no-int-to-ptr): a page */
+
+        rc = lnet_mem_register(cache->ctx, address, end - start, mem_out);
     } while (rc == -EAGAIN && cache_evict(cache));
     return rc;
 }

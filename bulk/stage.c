@@ -68,24 +68,6 @@ stage_on_source_event(struct lnet *ctx, const struct lnet_event *event)
     bulk_xfers_deliver(bulk);
 }
 
-/* Binds the source or the sink of answers over a list of memory. */
-static int
-stage_bind(struct bulk *bulk, struct iovec *iov, uint32_t count, uint64_t length_bytes,
-           uint32_t options, lnet_handler_fn handler, void *user, struct lnet_md_handle *md_out)
-{
-    const struct lnet_md md = {
-        .start = iov,
-        .length_bytes = length_bytes,
-        .options = LNET_MD_IOV | options,
-        .threshold = -1,
-        .iov_count = count,
-        .handler = handler,
-        .user = user,
-    };
-
-    return lnet_md_bind(bulk->ctx, &md, md_out);
-}
-
 int
 bulk_stage_start(struct bulk_xfer *xfer)
 {
@@ -102,8 +84,16 @@ bulk_stage_start(struct bulk_xfer *xfer)
     for (uint32_t i = 0; i < xfer->local_count; i++) {
         local_bytes += xfer->iov[i].iov_len;
     }
-    const int rc = stage_bind(bulk, xfer->iov, xfer->local_count, local_bytes,
-                              LNET_MD_NO_SEND_EVENT, stage_on_source_event, xfer, &xfer->md);
+    const struct lnet_md md = {
+        .start = xfer->iov,
+        .length_bytes = local_bytes,
+        .options = LNET_MD_IOV | LNET_MD_NO_SEND_EVENT,
+        .threshold = -1,
+        .iov_count = xfer->local_count,
+        .handler = stage_on_source_event,
+        .user = xfer,
+    };
+    const int rc = lnet_md_bind(bulk->ctx, &md, &xfer->md);
 
     xfer->has_md = rc == 0;
     return rc;
@@ -332,11 +322,11 @@ stage_on_ack(struct bulk *bulk, const struct lnet_event *event)
 static void
 stage_on_export_event(struct lnet *ctx, const struct lnet_event *event)
 {
-    struct bulk_export *export_ = event->user;
-    struct bulk *bulk = export_->bulk;
+    struct bulk_export *export = event->user;
+    struct bulk *bulk = export->bulk;
 
     (void)ctx;
-    bulk_export_on_event(export_, event);
+    bulk_export_on_event(export, event);
     bulk_stage_answers_send(bulk);
     bulk_xfers_pump(bulk);
     bulk_xfers_deliver(bulk);
@@ -367,16 +357,25 @@ answer_send_ack(struct bulk *bulk, const struct bulk_answer *answer)
 static int
 answer_send_data(struct bulk *bulk, struct bulk_answer *answer)
 {
-    struct bulk_export *export_ = answer->export_;
+    struct bulk_export *export = answer->export;
     int rc = 0;
 
-    if (!export_->has_md) {
-        rc = stage_bind(bulk, export_->iov, export_->count, export_->length_bytes, 0,
-                        stage_on_export_event, export_, &export_->md);
+    if (!export->has_md) {
+        const struct lnet_md md = {
+            .start = export->iov,
+            .length_bytes = export->length_bytes,
+            .options = LNET_MD_IOV,
+            .threshold = -1,
+            .iov_count = export->count,
+            .handler = stage_on_export_event,
+            .user = export,
+        };
+
+        rc = lnet_md_bind(bulk->ctx, &md, &export->md);
         if (rc != 0) {
             return rc == -EAGAIN ? -EAGAIN : 0;
         }
-        export_->has_md = true;
+        export->has_md = true;
     }
     while (answer->length_bytes > 0) {
         const struct lnet_target target = answer_target(answer, STAGE_DATA);
@@ -386,16 +385,16 @@ answer_send_data(struct bulk *bulk, struct bulk_answer *answer)
         if (bulk->stage_puts_out >= STAGE_PUTS_MAX) {
             return -EAGAIN; /* their SEND events bring us back */
         }
-        rc = lnet_put(bulk->ctx, export_->md, answer->offset_bytes, bytes, &target, 0);
+        rc = lnet_put(bulk->ctx, export->md, answer->offset_bytes, bytes, &target, 0);
         if (rc == -EMSGSIZE) {
             lnet_limits_get(bulk->ctx, &limits);
             bytes = (uint32_t)base_min_u64(bytes, limits.put_bytes_max);
-            rc = lnet_put(bulk->ctx, export_->md, answer->offset_bytes, bytes, &target, 0);
+            rc = lnet_put(bulk->ctx, export->md, answer->offset_bytes, bytes, &target, 0);
         }
         if (rc != 0) {
             return rc == -EAGAIN ? -EAGAIN : 0;
         }
-        export_->puts_out++;
+        export->puts_out++;
         bulk->stage_puts_out++;
         answer->offset_bytes += bytes;
         answer->length_bytes -= bytes;
@@ -406,16 +405,16 @@ answer_send_data(struct bulk *bulk, struct bulk_answer *answer)
 static int
 answer_send(struct bulk *bulk, struct bulk_answer *answer)
 {
-    return answer->export_ != NULL ? answer_send_data(bulk, answer) : answer_send_ack(bulk, answer);
+    return answer->export != NULL ? answer_send_data(bulk, answer) : answer_send_ack(bulk, answer);
 }
 
 static void
 answer_free(struct bulk *bulk, struct bulk_answer *answer)
 {
     base_list_unlink(&answer->link);
-    if (answer->export_ != NULL) {
-        BASE_ASSERT(answer->export_->answers_queued > 0);
-        answer->export_->answers_queued--;
+    if (answer->export != NULL) {
+        BASE_ASSERT(answer->export->answers_queued > 0);
+        answer->export->answers_queued--;
     }
     lnet_peer_put(answer->peer);
     base_pool_return(&bulk->answer_pool, answer);
@@ -439,18 +438,18 @@ bulk_stage_answers_send(struct bulk *bulk)
 }
 
 void
-bulk_stage_answers_drop(struct bulk_export *export_)
+bulk_stage_answers_drop(struct bulk_export *export)
 {
-    BASE_LIST_FOREACH(link, &export_->bulk->answers) {
+    BASE_LIST_FOREACH(link, &export->bulk->answers) {
         struct bulk_answer *answer = BASE_CONTAINER_OF(link, struct bulk_answer, link);
 
-        if (answer->export_ == export_) {
-            answer->export_ = NULL;
+        if (answer->export == export) {
+            answer->export = NULL;
             answer->status = -ESTALE;
-            export_->answers_queued--;
+            export->answers_queued--;
         }
     }
-    BASE_ASSERT(export_->answers_queued == 0);
+    BASE_ASSERT(export->answers_queued == 0);
 }
 
 void
@@ -474,8 +473,8 @@ answer_post(struct bulk *bulk, struct bulk_answer *draft)
     }
     answer = base_pool_take(&bulk->answer_pool);
     if (answer == NULL) {
-        if (draft->export_ != NULL) {
-            draft->export_ = NULL;
+        if (draft->export != NULL) {
+            draft->export = NULL;
             draft->status = -EAGAIN;
             (void)answer_send_ack(bulk, draft);
         }
@@ -485,8 +484,8 @@ answer_post(struct bulk *bulk, struct bulk_answer *draft)
     base_list_init(&answer->link);
     base_list_append(&bulk->answers, &answer->link);
     lnet_peer_hold(answer->peer);
-    if (answer->export_ != NULL) {
-        answer->export_->answers_queued++;
+    if (answer->export != NULL) {
+        answer->export->answers_queued++;
     }
     if (bulk->stage_puts_out == 0) {
         bulk_kick_at(bulk, lnet_now(bulk->ctx) + BULK_RETRY_NS);
@@ -498,38 +497,37 @@ static int
 stage_admit(struct bulk *bulk, const struct lnet_event *event, uint32_t access,
             uint64_t length_bytes, struct bulk_export **export_out)
 {
-    struct bulk_export *export_ = NULL;
-    const int rc = bulk_export_find(bulk, event->match_bits & BULK_ID_MASK, event->peer, &export_);
+    struct bulk_export *export = NULL;
+    const int rc = bulk_export_find(bulk, event->match_bits & BULK_ID_MASK, event->peer, &export);
 
     if (rc != 0) {
         bulk->stats.stale_count += rc == -ESTALE;
         return rc;
     }
-    if ((export_->access & access) == 0) {
+    if ((export->access & access) == 0) {
         return -EACCES;
     }
-    if (event->offset_bytes > export_->length_bytes ||
-        length_bytes > export_->length_bytes - event->offset_bytes) {
+    if (event->offset_bytes > export->length_bytes ||
+        length_bytes > export->length_bytes - event->offset_bytes) {
         return -ERANGE;
     }
-    *export_out = export_;
+    *export_out = export;
     return 0;
 }
 
 static void
 stage_on_push(struct bulk *bulk, const struct lnet_event *event)
 {
-    struct bulk_export *export_ = NULL;
+    struct bulk_export *export = NULL;
     struct bulk_answer answer = {
         .peer = event->peer,
         .xfer_id = event->hdr_data,
         .offset_bytes = event->offset_bytes,
     };
 
-    answer.status = stage_admit(bulk, event, LNET_ACCESS_WRITE, event->moved_bytes, &export_);
+    answer.status = stage_admit(bulk, event, LNET_ACCESS_WRITE, event->moved_bytes, &export);
     if (answer.status == 0) {
-        struct bulk_cursor cursor =
-            bulk_cursor_at(export_->iov, export_->count, event->offset_bytes);
+        struct bulk_cursor cursor = bulk_cursor_at(export->iov, export->count, event->offset_bytes);
 
         bulk_cursor_write(&cursor, event->data, event->moved_bytes);
     }
@@ -549,8 +547,7 @@ stage_on_pull(struct bulk *bulk, const struct lnet_event *event)
         return; /* not ours: there is nobody to answer */
     }
     answer.length_bytes = base_le32_load(event->data);
-    answer.status =
-        stage_admit(bulk, event, LNET_ACCESS_READ, answer.length_bytes, &answer.export_);
+    answer.status = stage_admit(bulk, event, LNET_ACCESS_READ, answer.length_bytes, &answer.export);
     answer_post(bulk, &answer);
 }
 

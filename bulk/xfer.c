@@ -19,13 +19,13 @@
 #include <string.h>
 
 /* RMA bytes out at once over all transfers: above this nobody gets a turn. */
-#define TURN_BYTES (1024u * 1024)
+#define TURN_BYTES (UINT64_C(1) << 20)
 
 /* The bytes of one turn of one transfer. A process_vm call costs 1.1 us whatever it moves. */
-#define FRAGMENT_BYTES (1024u * 1024)
+#define FRAGMENT_BYTES (UINT64_C(1) << 20)
 
 /* With a checksum: what was copied is still in the second-level cache when it is read again. */
-#define FRAGMENT_CRC_BYTES (256u * 1024)
+#define FRAGMENT_CRC_BYTES (UINT64_C(256) << 10)
 
 /* RMA calls of one turn: many short segments share a turn. */
 #define BURST_CALLS_MAX 16u

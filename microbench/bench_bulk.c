@@ -115,7 +115,7 @@ child_setup(struct pair *pair, void *arg)
 {
     static struct side side;
     struct board *board = (struct board *)(void *)pair->board;
-    struct bulk_export *export_ = NULL;
+    struct bulk_export *export = NULL;
     int rc = side_open(&side, pair, arg);
 
     if (rc != 0) {
@@ -123,11 +123,10 @@ child_setup(struct pair *pair, void *arg)
     }
     const struct iovec iov = {.iov_base = side.memory, .iov_len = side.span_bytes};
 
-    rc =
-        bulk_export(side.bulk, pair->peer, &iov, 1, LNET_ACCESS_READ | LNET_ACCESS_WRITE, &export_);
+    rc = bulk_export(side.bulk, pair->peer, &iov, 1, LNET_ACCESS_READ | LNET_ACCESS_WRITE, &export);
     if (rc == 0) {
         board->page_bytes = side.region != NULL ? bulk_region_page_bytes(side.region) : 4096;
-        board->handle_bytes = bulk_export_pack(export_, board->handle, sizeof(board->handle));
+        board->handle_bytes = bulk_export_pack(export, board->handle, sizeof(board->handle));
     }
     return rc;
 }
@@ -152,7 +151,7 @@ static int
 memcpy_ns(struct pair *pair, const struct side *side, const struct setup *setup, double *ns_out)
 {
     static struct base_hist hist;
-    const uint64_t steps = side->span_bytes / setup->bytes;
+    const uint64_t steps = base_max_u64(side->span_bytes / setup->bytes, 1);
     const uint64_t end_ns = base_tsc_now_ns(&pair->tsc) + 20000000;
 
     base_hist_init(&hist);
@@ -229,7 +228,7 @@ static int
 transfers_run(struct bench_state *state, struct pair *pair, const struct side *side,
               const struct setup *setup, struct base_hist *hist, uint64_t *total_ns_out)
 {
-    const uint64_t steps = side->span_bytes / setup->bytes;
+    const uint64_t steps = base_max_u64(side->span_bytes / setup->bytes, 1);
     uint64_t total_ticks = 0;
     uint64_t ticks = 0;
     int rc = 0;
@@ -366,14 +365,19 @@ bm_export(struct bench_state *state)
         return;
     }
     rc = side_open(&side, &pair, &setup);
+    if (rc != 0) {
+        pair_close(&pair);
+        bench_skip(state, "memory: %s", lnet_error_name(rc));
+        return;
+    }
     const struct iovec iov = {.iov_base = side.memory, .iov_len = setup.bytes};
 
     BENCH_LOOP(state) {
-        struct bulk_export *export_ = NULL;
+        struct bulk_export *export = NULL;
 
-        rc = bulk_export(side.bulk, pair.peer, &iov, 1, LNET_ACCESS_READ, &export_);
-        if (rc != 0 || bulk_export_pack(export_, handle, sizeof(handle)) == 0 ||
-            bulk_export_close(export_, NULL, NULL) != 0) {
+        rc = bulk_export(side.bulk, pair.peer, &iov, 1, LNET_ACCESS_READ, &export);
+        if (rc != 0 || bulk_export_pack(export, handle, sizeof(handle)) == 0 ||
+            bulk_export_close(export, NULL, NULL) != 0) {
             bench_fail(state, "export: %s", lnet_error_name(rc));
             break;
         }

@@ -30,7 +30,7 @@
 
 #define PORTAL       11
 #define BYTES_MAX    4096
-#define BATCH        1024
+#define BATCH        UINT64_C(1024)
 #define WARM_UP      2000
 #define PEERS_MAX    64u
 #define CONNECT_TURN 200000u
@@ -301,10 +301,11 @@ bm_stream(struct bench_state *state)
     bench_set_elapsed(state, (uint64_t)(elapsed_ns * (double)state->iterations / (double)count));
     state->items = state->iterations;
     state->bytes = state->iterations * bytes;
-    bench_counter(state, "p50_items_per_second", 1e9 * BATCH / batch_ns, BENCH_COUNTER_PLAIN);
+    bench_counter(state, "p50_items_per_second", 1e9 * (double)BATCH / batch_ns,
+                  BENCH_COUNTER_PLAIN);
     if (limit_rate > 0) {
         bench_counter(state, "line_ns", line_ns, BENCH_COUNTER_PLAIN);
-        bench_counter(state, "ratio_to_limit", limit_rate * batch_ns / BATCH / 1e9,
+        bench_counter(state, "ratio_to_limit", limit_rate * batch_ns / (double)BATCH / 1e9,
                       BENCH_COUNTER_PLAIN);
         bench_label(state, "limit: a bare ring of 64 B slots");
     }
@@ -402,7 +403,8 @@ bm_poll_idle(struct bench_state *state)
     for (uint32_t i = 0; i <= count; i++) {
         lnet_close(contexts[i]);
     }
-    (void)nftw(run_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(run_dir, remove_one, 8,
+               FTW_DEPTH | FTW_PHYS); /* NOLINT(concurrency-mt-unsafe): one thread */
 }
 
 static const int64_t way_bytes[] = {8, 64, 256, 1024, 4096};

@@ -217,7 +217,8 @@ pair_close(struct pair *pair)
         side_close(pair);
     }
     if (pair->run_dir[0] != '\0') {
-        (void)nftw(pair->run_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        (void)nftw(pair->run_dir, remove_one, 8,
+                   FTW_DEPTH | FTW_PHYS); /* NOLINT(concurrency-mt-unsafe): one thread */
     }
     if (pair->control != NULL) {
         (void)munmap(pair->control, 4096 + PAIR_BOARD_BYTES);
