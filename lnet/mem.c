@@ -134,7 +134,7 @@ lnet_mem_page_bytes(const struct lnet_mem *mem)
     return PAGE_BYTES;
 }
 
-int
+int /* NOLINTNEXTLINE(readability-function-size): the API has 7 parameters */
 lnet_window_open(struct lnet_mem *mem, uint64_t offset_bytes, uint64_t length_bytes,
                  uint32_t access, struct lnet_peer *peer, struct lnet_window *window_out,
                  struct lnet_key *key_out)

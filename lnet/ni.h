@@ -37,7 +37,7 @@ struct lnet_ni {
 
 /* Opens an interface of the LND @ops: lnet_ni_add() after the name is known. */
 int lnet_ni_open(struct lnet *ctx, const struct lnet_lnd_ops *ops,
-                 const struct lnet_ni_options *options, struct lnet_ni **ni_out);
+                 const struct lnet_ni_options *given, struct lnet_ni **ni_out);
 
 /* Closes @ni, whose connections are closed. What is left is the caller's to free. */
 void lnet_ni_close(struct lnet_ni *ni);

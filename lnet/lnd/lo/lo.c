@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 
 #define EAGER_BYTES_MAX 65536u
-#define RING_BYTES      (4u * EAGER_BYTES_MAX)
+#define RING_BYTES      (UINT64_C(4) * EAGER_BYTES_MAX)
 #define CONNS_MAX       64u
 #define WINDOWS_MAX     1024u
 #define RMAS_MAX        64u
