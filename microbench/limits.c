@@ -147,13 +147,17 @@ limits_unpin(const cpu_set_t *saved)
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-/* Maps and touches @bytes, in huge pages if asked for. NULL if there is no memory. */
+/*
+ * Maps and touches @bytes, in huge pages if asked for, in the place of what is at @at, or anywhere.
+ * NULL if there is no memory.
+ */
 static unsigned char *
-memory_map(size_t bytes, bool is_huge)
+memory_map(unsigned char *at, size_t bytes, bool is_huge)
 {
     const size_t mapped = base_align_up(bytes, HUGE_PAGE_BYTES);
+    const int fixed = at != NULL ? MAP_FIXED : 0;
     unsigned char *memory =
-        mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(at, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
 
     if (memory == MAP_FAILED) {
         return NULL;
@@ -605,7 +609,7 @@ slots_init(struct slots *slots, size_t bytes)
     slots->stride_bytes = BASE_CACHE_LINE + base_align_up(is_inline ? 0 : bytes, BASE_CACHE_LINE);
     slots->mask = count - 1;
     slots->memory_bytes = count * slots->stride_bytes;
-    slots->memory = memory_map(slots->memory_bytes, true);
+    slots->memory = memory_map(NULL, slots->memory_bytes, true);
     for (uint64_t i = 0; i < count && slots->memory != NULL; i++) {
         atomic_store(&slot_at(slots, i)->turn, 0);
     }
@@ -624,8 +628,8 @@ duo_new(size_t buffer_bytes)
     duo->hist = malloc(sizeof(*duo->hist));
     duo->fd_there = eventfd(0, EFD_CLOEXEC);
     duo->fd_back = eventfd(0, EFD_CLOEXEC);
-    duo->lead_bytes = memory_map(buffer_bytes, true);
-    duo->follow_bytes = memory_map(buffer_bytes, true);
+    duo->lead_bytes = memory_map(NULL, buffer_bytes, true);
+    duo->follow_bytes = memory_map(NULL, buffer_bytes, true);
     slots_init(&duo->slots_there, buffer_bytes);
     slots_init(&duo->slots_back, buffer_bytes);
     if (duo->hist == NULL || duo->fd_there < 0 || duo->fd_back < 0 || duo->lead_bytes == NULL ||
@@ -680,6 +684,7 @@ struct copy {
     unsigned char *from;
     size_t bytes;
     size_t span_bytes;
+    bool is_huge;
     pid_t child; /* whose memory `from` is read, or 0 */
 };
 
@@ -731,9 +736,13 @@ copy_run(const struct copy *copy, uint64_t count, struct limits_result *result_o
     return is_good ? 0 : -EOPNOTSUPP;
 }
 
-/* A child that does nothing but hold a copy of our memory, and dies with us. 0 on failure. */
+/*
+ * A child that does nothing but hold memory at copy->from, and dies with us. 0 on failure. Pages
+ * that were shared by the fork would be split and copied by the first write, huge ones into small
+ * ones: so the child maps its own, and does not get those we write to.
+ */
 static pid_t
-holder_fork(unsigned char *memory, size_t bytes)
+holder_fork(const struct copy *copy)
 {
     int ready[2];
     char byte = 0;
@@ -741,15 +750,13 @@ holder_fork(unsigned char *memory, size_t bytes)
     if (pipe(ready) != 0) {
         return 0;
     }
+    (void)madvise(copy->to, base_align_up(copy->span_bytes, HUGE_PAGE_BYTES), MADV_DONTFORK);
     const pid_t child = fork();
 
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (size_t at = 0; at < bytes; at += 4096) {
-            memory[at]++; /* its own page, not one shared with us until somebody writes */
-        }
-        byte = 1;
-        if (write(ready[1], &byte, 1) == 1) {
+        byte = memory_map(copy->from, copy->span_bytes, copy->is_huge) != NULL;
+        if (byte != 0 && write(ready[1], &byte, 1) == 1) {
             for (;;) {
                 (void)pause();
             }
@@ -783,7 +790,7 @@ copy_pinned(enum limits_kind kind, struct copy *copy, uint64_t count,
 
     (void)limits_cpus(cpus); /* one core is enough here, and its number is set then, too */
     if (kind == LIMITS_CMA) {
-        copy->child = holder_fork(copy->from, copy->span_bytes);
+        copy->child = holder_fork(copy);
         if (copy->child == 0) {
             return -EAGAIN;
         }
@@ -808,8 +815,9 @@ measure_copy(enum limits_kind kind, uint64_t bytes, uint32_t memory, uint64_t co
     const size_t span_bytes =
         (memory & LIMITS_COLD) != 0 ? base_max_u64(COLD_SPAN_BYTES, 2 * bytes) : bytes;
     struct copy copy = {
-        .to = memory_map(span_bytes, is_huge),
-        .from = memory_map(span_bytes, is_huge),
+        .to = memory_map(NULL, span_bytes, is_huge),
+        .from = memory_map(NULL, span_bytes, is_huge),
+        .is_huge = is_huge,
         .bytes = bytes,
         .span_bytes = span_bytes,
     };
