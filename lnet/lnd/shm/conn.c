@@ -902,8 +902,8 @@ conn_packet(struct shm_conn *conn, const struct shm_wire *wire, int *fds)
     return 0;
 }
 
-/* A packet could not be read. */
-static void
+/* A packet could not be read. Returns whether @conn lives on. */
+static bool
 packet_refused(struct shm_conn *conn, int rc)
 {
     const char *why = rc == -EPROTO            ? "malformed packet"
@@ -915,8 +915,10 @@ packet_refused(struct shm_conn *conn, int rc)
         refuse(conn, rc, why);
     } else if (rc != -EMFILE || conn->state != SHM_CONN_UP) {
         shm_conn_fail(conn, rc);
+    } else {
+        return true; /* a region is not known here: other paths lead to its memory */
     }
-    /* Else a region is not known here: other paths lead to its memory. */
+    return false;
 }
 
 uint32_t
@@ -938,8 +940,10 @@ shm_conn_socket(struct shm_conn *conn)
             break;
         }
         if (rc == -EPROTO || rc == -EPROTONOSUPPORT || rc == -EMFILE) {
-            packet_refused(conn, rc);
-            continue;
+            if (packet_refused(conn, rc)) {
+                continue;
+            }
+            break;
         }
         if (rc <= 0) {
             conn_hang_up(conn);

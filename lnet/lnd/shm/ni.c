@@ -742,10 +742,11 @@ ni_next_deadline(const struct lnet_lnd_ni *base)
 static void
 conn_credits(const struct lnet_lnd_conn *base, struct lnet_lnd_credit_info *info_out)
 {
-    const struct shm_conn *conn = shm_conn_of(base);
+    struct shm_conn *conn = shm_conn_of(base);
 
     *info_out = (struct lnet_lnd_credit_info){0};
     if (conn->link.map != NULL) {
+        shm_tx_note_min(&conn->link.tx);
         info_out->max = (int32_t)conn->link.tx.slot_count - 1;
         info_out->available = (int32_t)shm_tx_free(&conn->link.tx);
         info_out->min = (int32_t)conn->link.tx.free_min;

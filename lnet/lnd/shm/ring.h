@@ -111,12 +111,20 @@ shm_tx_free(const struct shm_tx *tx)
     return tx->slot_count - 1 - (uint32_t)in_use;
 }
 
+/* Brings free_min up to date. Between two refreshes the free slots only get fewer. */
+static inline void
+shm_tx_note_min(struct shm_tx *tx)
+{
+    tx->free_min = base_min_u32(tx->free_min, shm_tx_free(tx));
+}
+
 /* Reads how far the reader is. Returns 0 or -EPROTO: it says what cannot be. */
 static inline int
 shm_tx_refresh(struct shm_tx *tx)
 {
     const uint64_t consumed = __atomic_load_n(tx->consumed, __ATOMIC_ACQUIRE);
 
+    shm_tx_note_min(tx);
     if (consumed - tx->tail > tx->head - tx->tail) {
         return -EPROTO;
     }
@@ -180,7 +188,6 @@ shm_tx_publish(struct shm_tx *tx, uint32_t frame_bytes)
     const uint64_t mask = tx->slot_count - 1;
     const uint64_t index = tx->head & mask;
 
-    BASE_ASSERT(shm_tx_free(tx) >= slot_count);
     BASE_ASSERT(!shm_stale_test(tx->stale, index)); /* I2 */
     for (uint64_t i = index + 1; i < index + slot_count; i++) {
         tx->stale[i >> 6] |= UINT64_C(1) << (i & 63);
@@ -189,7 +196,7 @@ shm_tx_publish(struct shm_tx *tx, uint32_t frame_bytes)
     __atomic_store_n(shm_ring_word_at(tx->slots, index),
                      shm_ring_word(tx->head, tx->slot_shift, frame_bytes), __ATOMIC_RELEASE);
     tx->head += slot_count;
-    tx->free_min = base_min_u32(tx->free_min, shm_tx_free(tx));
+    BASE_ASSERT(tx->head - tx->tail <= mask); /* I1 */
 }
 
 /* Whether something, be it a message or nonsense, is at the reader's next slot. */
