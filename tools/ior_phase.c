@@ -377,7 +377,7 @@ ior_result_compute(struct ior_result *result, uint32_t rank_count)
     const bool is_measured = result->transfer.is_measured && result->transfers > 0;
     result->bytes_per_s = stats_rate((double)result->bytes, result->total.total_ns, is_measured);
     result->ops_per_s = stats_rate((double)result->transfers, result->move_ns, is_measured);
-    result->latency_s = is_measured ? transfer_ns / 1e9 / (double)result->transfers : (double)NAN;
+    result->latency_s = is_measured ? transfer_ns / 1e9 / (double)result->transfers : STATS_NONE;
 }
 
 static void

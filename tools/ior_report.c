@@ -105,7 +105,7 @@ ior_report_columns(void)
 static double
 seconds(const struct stats_spread *spread)
 {
-    return spread->is_measured ? (double)spread->total_ns / 1e9 : (double)NAN;
+    return spread->is_measured ? (double)spread->total_ns / 1e9 : STATS_NONE;
 }
 
 static void
@@ -128,11 +128,11 @@ ior_report_row(const struct ior *ior, const struct ior_result *result)
         result->bytes_per_s / MIB,
         result->ops_per_s,
         result->latency_s,
-        moves ? (double)ior->options.block_bytes / 1024 : (double)NAN,
-        moves ? (double)ior->options.transfer_bytes / 1024 : (double)NAN,
-        moves ? seconds(&result->open) : (double)NAN,
-        moves && result->transfer.is_measured ? (double)result->move_ns / 1e9 : (double)NAN,
-        moves ? seconds(&result->close) : (double)NAN,
+        moves ? (double)ior->options.block_bytes / 1024 : STATS_NONE,
+        moves ? (double)ior->options.transfer_bytes / 1024 : STATS_NONE,
+        moves ? seconds(&result->open) : STATS_NONE,
+        moves && result->transfer.is_measured ? (double)result->move_ns / 1e9 : STATS_NONE,
+        moves ? seconds(&result->close) : STATS_NONE,
         seconds(&result->total),
     };
     static const int widths[] = {10, 10, 11, 10, 10, 10, 10, 10, 10};
@@ -165,7 +165,7 @@ static struct summary
 summarise(const struct ior *ior, enum ior_access access)
 {
     double *values = calloc((size_t)ior->result_count * 3 + 1, sizeof(*values));
-    struct summary summary = {.stopped_s = (double)NAN, .stopped_bytes = (double)NAN};
+    struct summary summary = {.stopped_s = STATS_NONE, .stopped_bytes = STATS_NONE};
     uint32_t count = 0;
 
     if (values == NULL) {

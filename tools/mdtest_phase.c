@@ -284,9 +284,9 @@ md_result_compute(const struct md_rank *first, size_t stride, uint32_t rank_coun
     const size_t bytes = stride * sizeof(*first);
     struct md_result result = {
         .time = stats_spread(&first->span, bytes, rank_count),
-        .rank_min_ops_per_s = (double)NAN,
-        .rank_max_ops_per_s = (double)NAN,
-        .rank_mean_ops_per_s = (double)NAN,
+        .rank_min_ops_per_s = STATS_NONE,
+        .rank_max_ops_per_s = STATS_NONE,
+        .rank_mean_ops_per_s = STATS_NONE,
     };
     double sum = 0;
     uint32_t count = 0;

@@ -56,7 +56,7 @@ stats_spread(const struct stats_span *first, size_t stride, uint32_t count)
 struct stats_summary
 stats_summarise(const double *values, uint32_t count)
 {
-    struct stats_summary summary = {NAN, NAN, NAN, NAN, NAN, 0};
+    struct stats_summary summary = {STATS_NONE, STATS_NONE, STATS_NONE, STATS_NONE, STATS_NONE, 0};
     double sum = 0;
     double squares = 0;
 
@@ -86,7 +86,7 @@ stats_summarise(const double *values, uint32_t count)
 double
 stats_rate(double amount, uint64_t ns, bool is_measured)
 {
-    return is_measured && ns > 0 ? amount * 1e9 / (double)ns : (double)NAN;
+    return is_measured && ns > 0 ? amount * 1e9 / (double)ns : STATS_NONE;
 }
 
 const char *

@@ -8,9 +8,13 @@
 #pragma once
 
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* What was not measured; NAN itself is a float. */
+#define STATS_NONE ((double)NAN)
 
 /* When one rank did one thing, by rank 0's clock. Both 0: it did not. */
 struct stats_span {

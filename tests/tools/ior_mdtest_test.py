@@ -422,6 +422,19 @@ def several_ranks_work_on_each_others_items(tmp):
     mpirun(3, CAUSEWAY, "mdtest", "-n1", "-F", "-d", f"{tmp}/md")
 
 
+@case
+def without_mpi_the_first_rank_runs_alone_and_says_so(tmp):
+    alone = f"{tmp}/causeway"
+    shutil.copy(CAUSEWAY, alone)
+    launched = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"}
+    done = run(alone, "ior", "-b1k", "-t1k", "-o", f"{tmp}/f", OMPI_COMM_WORLD_RANK="0", **launched)
+    assert "running one rank" in done.stderr and len(rows(done.stdout, "write")) == 1
+    done = run(alone, "mdtest", "-n1", "-d", f"{tmp}/md", OMPI_COMM_WORLD_RANK="1", **launched)
+    assert done.stdout == "" and done.stderr == "" and not os.path.exists(f"{tmp}/md")
+    done = run(alone, "ior", "-b1k", "-t1k", "-o", f"{tmp}/f", OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+    assert done.stderr == ""
+
+
 # ---- embedded servers ----
 
 @case

@@ -140,7 +140,7 @@ a_phase_that_was_not_run_has_no_rate(void **state)
 static void
 summaries_leave_out_what_was_not_measured(void **state)
 {
-    const double values[] = {1169.94, (double)NAN, 427.67};
+    const double values[] = {1169.94, STATS_NONE, 427.67};
     const struct stats_summary summary = stats_summarise(values, 3);
     const struct stats_summary none = stats_summarise(values + 1, 1);
 
@@ -161,7 +161,7 @@ columns_are_as_wide_and_as_exact_as_in_ior(void **state)
     assert_string_equal(stats_column(1169.941, 10, text), "1169.94   ");
     assert_string_equal(stats_column(4778.47, 10, text), "4778      ");
     assert_string_equal(stats_column(0.027352, 10, text), "0.027352  ");
-    assert_string_equal(stats_column((double)NAN, 10, text), "-         ");
+    assert_string_equal(stats_column(STATS_NONE, 10, text), "-         ");
     assert_string_equal(stats_size(65536, text), "65536 bytes");
     assert_string_equal(stats_size(16 << 20, text), "16 MiB");
     assert_string_equal(stats_size(UINT64_C(3) << 29, text), "1.50 GiB");
@@ -171,7 +171,7 @@ static void
 json_has_null_for_what_is_no_number(void **state)
 {
     const struct stats_spread none = {.is_measured = false};
-    json_t *values[] = {stats_json((double)NAN), stats_json((double)INFINITY),
+    json_t *values[] = {stats_json(STATS_NONE), stats_json((double)INFINITY),
                         stats_json_spread(&none, 0)};
 
     for (size_t i = 0; i < BASE_ARRAY_LEN(values); i++) {
