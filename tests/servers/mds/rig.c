@@ -289,7 +289,7 @@ rig_check(struct rig *rig)
     for (uint32_t i = 0; i < rig->reactors; i++) {
         mds_check(rig->mds[i]);
     }
-    if (rig->reactors > 1 && rig->bag_count == 0) {
+    if (rig->reactors > 1 && rig->bag_count == 0 && !rig->mds[0]->ops->keeps_nothing) {
         check_across(rig);
     }
 }
