@@ -56,8 +56,8 @@ store_wake(void *user)
     mds_wake(user);
 }
 
-static void
-store_committed(void *user, uint64_t ticket)
+void
+mds_store_committed(void *user, uint64_t ticket)
 {
     struct mds *mds = user;
 
@@ -80,7 +80,7 @@ store_open(struct mds *mds, uint64_t seed)
         .bytes_max = mds->bytes_max,
         .hash_seed = seed,
         .wake = store_wake,
-        .committed = store_committed,
+        .committed = mds_store_committed,
         .user = mds,
     };
 

@@ -244,6 +244,9 @@ struct mds_parked *mds_park(struct mds *mds, const struct mds_call *call, enum m
 /* Ends a parked call with its reply. */
 void mds_parked_complete(struct mds *mds, struct mds_parked *parked, int status);
 
+/* mdt_store_options.committed: answers what waited for it; @user is the server. */
+void mds_store_committed(void *user, uint64_t ticket);
+
 /* Ends one whose changes are to be committed. */
 void mds_parked_finish(struct mds *mds, struct mds_parked *parked, int status);
 

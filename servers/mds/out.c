@@ -376,6 +376,15 @@ out_run(struct mds *mds, struct mds_call *call)
     return -EOPNOTSUPP;
 }
 
+/* Whether a request changes what a store keeps. Busy marks and names without meaning are not kept.
+ */
+static bool
+out_changes(uint16_t opc)
+{
+    return opc == OUT_MAKE_DIR || opc == OUT_UNLINK || opc == OUT_INSERT || opc == OUT_MOVED ||
+           opc == OUT_COMMIT;
+}
+
 int
 mds_out_execute(struct mds *mds, struct mds_call *call)
 {
@@ -397,5 +406,8 @@ mds_out_execute(struct mds *mds, struct mds_call *call)
     if (rc != 0) {
         call->reply_bytes = 0;
     }
-    return mds_call_end(mds, call, rc == -EINPROGRESS ? -EAGAIN : rc);
+    if (rc == 0 && out_changes(call->opc)) {
+        return mds_call_end(mds, call, rc);
+    }
+    return rc == -EINPROGRESS ? -EAGAIN : rc;
 }

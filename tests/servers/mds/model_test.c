@@ -476,7 +476,7 @@ action_print(const struct action *action, int rc)
 /* ---- one after another ---- */
 
 static void
-one_after_another(uint32_t reactors, uint64_t seed, uint32_t count)
+one_after_another(uint32_t reactors, bool is_slow, uint64_t seed, uint32_t count)
 {
     static struct rig rig;
     static struct rig_task task;
@@ -484,7 +484,7 @@ one_after_another(uint32_t reactors, uint64_t seed, uint32_t count)
     struct base_prng prng;
 
     base_prng_seed(&prng, seed);
-    rig = (struct rig){.osts = 2};
+    rig = (struct rig){.osts = 2, .is_slow = is_slow};
     rig_open(&rig, reactors, seed);
     model_init(&model);
     for (uint32_t i = 0; i < count; i++) {
@@ -611,14 +611,14 @@ race_run(struct rig *rig, struct race *race, struct base_prng *prng)
 }
 
 static void
-at_the_same_time(uint32_t reactors, uint64_t seed, uint32_t rounds)
+at_the_same_time(uint32_t reactors, bool is_slow, uint64_t seed, uint32_t rounds)
 {
     static struct rig rig;
     struct model model;
     struct base_prng prng;
 
     base_prng_seed(&prng, seed);
-    rig = (struct rig){.osts = 2};
+    rig = (struct rig){.osts = 2, .is_slow = is_slow};
     rig_open(&rig, reactors, seed);
     model_init(&model);
     for (uint32_t i = 0; i < NAMES; i++) { /* directories that stay: paths through them hold */
@@ -659,9 +659,9 @@ static void
 random_operations_end_as_in_the_model(void **state)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        one_after_another(1, seed, 3000);
-        one_after_another(2, seed, 2000);
-        one_after_another(4, seed, 2000);
+        one_after_another(1, false, seed, 3000);
+        one_after_another(2, false, seed, 2000);
+        one_after_another(4, false, seed, 2000);
     }
 }
 
@@ -669,15 +669,27 @@ static void
 some_order_explains_what_racing_operations_did(void **state)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        at_the_same_time(1, seed, 100);
-        at_the_same_time(2, seed, 500);
-        at_the_same_time(4, seed, 500);
+        at_the_same_time(1, false, seed, 100);
+        at_the_same_time(2, false, seed, 500);
+        at_the_same_time(4, false, seed, 500);
+    }
+}
+
+static void
+a_store_that_answers_later_changes_nothing_of_that(void **state)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        one_after_another(1, true, seed, 1000);
+        one_after_another(3, true, seed, 1000);
+        at_the_same_time(1, true, seed, 200);
+        at_the_same_time(3, true, seed, 200);
     }
 }
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(random_operations_end_as_in_the_model),
     cmocka_unit_test(some_order_explains_what_racing_operations_did),
+    cmocka_unit_test(a_store_that_answers_later_changes_nothing_of_that),
 };
 
 TEST_MAIN(cases)

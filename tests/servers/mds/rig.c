@@ -4,6 +4,7 @@
  */
 #include "tests/servers/mds/rig.h"
 
+#include "base/hash.h"
 #include "servers/mds/out.h"
 
 #include <errno.h>
@@ -110,6 +111,101 @@ env_wake_at(struct mds *mds, uint64_t deadline_ns)
     }
 }
 
+/* ---- a store that takes its time, on top of `mem` ---- */
+
+static struct rig *slow_rig;
+
+/* Whether what @hash stands for was asked for before; from now on it was. */
+static bool
+slow_is_here(const struct mdt_store *store, uint64_t hash)
+{
+    uint64_t *word = &slow_rig->slow_seen[hash / 64 % BASE_ARRAY_LEN(slow_rig->slow_seen)];
+    const uint64_t bit = UINT64_C(1) << hash % 64;
+
+    if ((*word & bit) != 0) {
+        return true;
+    }
+    *word |= bit;
+    for (uint32_t i = 0; i < slow_rig->reactors; i++) {
+        slow_rig->is_slow_wanted[i] |= slow_rig->mds[i]->store == store;
+    }
+    return false;
+}
+
+static int
+slow_get(struct mdt_store *store, const struct fid *fid, struct mdt_inode **inode_out)
+{
+    return slow_is_here(store, fid_hash(fid)) ? mdt_store_mem.get(store, fid, inode_out)
+                                              : -EINPROGRESS;
+}
+
+static int
+slow_lookup(struct mdt_store *store, const struct mdt_inode *dir, const char *name, uint32_t bytes,
+            struct mdt_dirent **dirent_out)
+{
+    return slow_is_here(store, base_hash_bytes(name, bytes, fid_hash(&dir->attr.fid)))
+               ? mdt_store_mem.lookup(store, dir, name, bytes, dirent_out)
+               : -EINPROGRESS;
+}
+
+static int
+slow_scan(struct mdt_store *store, const struct mdt_inode *dir, uint64_t cookie,
+          struct mdt_dirent **dirents_out, uint32_t max, uint32_t *count_out)
+{
+    return slow_is_here(store, base_hash_combine(fid_hash(&dir->attr.fid), cookie))
+               ? mdt_store_mem.scan(store, dir, cookie, dirents_out, max, count_out)
+               : -EINPROGRESS;
+}
+
+static int
+slow_commit(struct mdt_store *store, uint64_t *ticket_out)
+{
+    for (uint32_t i = 0; i < slow_rig->reactors; i++) {
+        if (slow_rig->mds[i]->store == store) {
+            *ticket_out = ++slow_rig->slow_tickets[i];
+        }
+    }
+    return -EINPROGRESS;
+}
+
+/* What was asked for is here, what was changed is committed. */
+static bool
+slow_turn(struct rig *rig)
+{
+    bool did = false;
+
+    for (uint32_t i = 0; i < rig->reactors && rig->is_slow; i++) {
+        struct mds *mds = rig->mds[i];
+
+        if (!base_list_empty(&mds->committing)) {
+            did = true;
+            mds_store_committed(mds, rig->slow_tickets[i]);
+        }
+        if (rig->is_slow_wanted[i]) {
+            did = true;
+            rig->is_slow_wanted[i] = false;
+            mds_wake(mds);
+        }
+        mds_wake_run(mds);
+    }
+    return did;
+}
+
+/* Swaps the operations of a core that was just opened. */
+static void
+slow_begin(struct rig *rig, struct mds *mds)
+{
+    static struct mdt_store_ops ops;
+
+    slow_rig = rig;
+    ops = mdt_store_mem;
+    ops.get = slow_get;
+    ops.lookup = slow_lookup;
+    ops.scan = slow_scan;
+    ops.commit = slow_commit;
+    mds->ops = &ops;
+}
+
 /* ---- life ---- */
 
 void
@@ -149,6 +245,9 @@ rig_open(struct rig *rig, uint32_t reactors, uint64_t seed)
 
         BASE_ASSERT(rc == 0);
         rig->mds[i]->user = rig;
+        if (rig->is_slow) {
+            slow_begin(rig, rig->mds[i]);
+        }
     }
     rig_connect(rig, 0);
 }
@@ -286,11 +385,19 @@ check_across(struct rig *rig)
 void
 rig_check(struct rig *rig)
 {
+    if (rig->is_slow) { /* checks look at the store itself */
+        for (uint32_t i = 0; i < rig->reactors; i++) {
+            rig->mds[i]->ops = &mdt_store_mem;
+        }
+    }
     for (uint32_t i = 0; i < rig->reactors; i++) {
         mds_check(rig->mds[i]);
     }
     if (rig->reactors > 1 && rig->bag_count == 0 && !rig->mds[0]->ops->keeps_nothing) {
         check_across(rig);
+    }
+    for (uint32_t i = 0; i < rig->reactors && rig->is_slow; i++) {
+        slow_begin(rig, rig->mds[i]);
     }
 }
 
@@ -352,6 +459,9 @@ message_deliver(struct rig *rig, struct rig_message *message)
 bool
 rig_pump(struct rig *rig, uint32_t count)
 {
+    if (slow_turn(rig) && rig->bag_count == 0) {
+        return true;
+    }
     for (uint32_t i = 0; i < count && rig->bag_count > 0; i++) {
         const uint64_t pick = base_prng_below(&rig->prng, rig->bag_count);
         struct rig_message *message = rig->bag[pick];

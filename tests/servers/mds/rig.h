@@ -43,10 +43,14 @@ struct rig {
     struct rig_message **bag;
     uint32_t bag_count, bag_max;
     struct rig_call *calls;
+    uint64_t slow_seen[1024]; /* bits */
+    uint64_t slow_tickets[RIG_REACTORS_MAX];
+    bool is_slow_wanted[RIG_REACTORS_MAX];
     uint64_t destroyed;   /* objects */
     uint32_t destroy_rc;  /* what env.destroy says, negated */
     bool is_destroy_slow; /* answers come from rig_pump() */
     const char *store;
+    bool is_slow; /* the store fetches what it is asked for the first time, and commits, later */
     uint64_t inodes_max;
     uint32_t osts;
 
@@ -81,7 +85,8 @@ struct rig_task {
     struct rig_text first[2];
 };
 
-/* Opens. Set store, inodes_max, osts before it in a zeroed rig; 0 clients are connected. */
+/* Opens. Set store, is_slow, inodes_max, osts before it in a zeroed rig; 0 clients are connected.
+ */
 void rig_open(struct rig *rig, uint32_t reactors, uint64_t seed);
 /* Closes, after the invariants were checked. */
 void rig_close(struct rig *rig);
