@@ -2,7 +2,9 @@
 /*
  * The summary of a run. See report.h.
  *
- * Stages add up to the whole: of each round trip that clients reported, total = wait + wire + queue
+ * The whole is what the clients waited for: their round trips, and the copies that they made
+ * themselves. Stages add up to the whole: of each round trip that clients reported, total = wait +
+ * wire + queue
  * + handler + bulk + store, where wire is what is left: both ways through the rings, and waking
  * whoever slept. The server's sums cover every request it executed, the reports all but those of
  * clients that were killed; where the counts differ the server's are scaled to the reports'.
@@ -29,10 +31,22 @@ struct op_sum {
 struct sums {
     struct op_sum ops[OPS_MAX];
     uint32_t count;
+    /* Copies that clients made to and from lent memory, by path: no part of a round trip. */
+    uint64_t copies[BULK_PATH_COUNT], copied_bytes[BULK_PATH_COUNT];
+    double copy_ns;
 };
 
-enum stage { STAGE_WAIT, STAGE_WIRE, STAGE_QUEUE, STAGE_HANDLER, STAGE_BULK, STAGE_STORE };
-#define STAGE_COUNT 6
+enum stage {
+    STAGE_WAIT,
+    STAGE_WIRE,
+    STAGE_QUEUE,
+    STAGE_HANDLER,
+    STAGE_BULK,
+    STAGE_STORE,
+    STAGE_COPY,
+};
+#define STAGE_COUNT    7
+#define STAGE_OP_COUNT 6 /* those of one op's round trips */
 
 static const struct {
     const char *name;
@@ -43,8 +57,9 @@ static const struct {
     {"wire, wake-up", "wire_ns", "through the rings both ways, and waking who slept"},
     {"server queue", "server_queue_ns", "arrived, not yet started"},
     {"server CPU", "server_cpu_ns", "the handler itself"},
-    {"bulk copy", "bulk_ns", "copies that the server makes or waits for"},
+    {"server copy", "server_copy_ns", "bulk copies that the server makes"},
     {"store", "store_ns", "the back end"},
+    {"client copy", "client_copy_ns", "copies that clients make to and from the server's memory"},
 };
 
 static struct op_sum *
@@ -94,6 +109,19 @@ add_service(struct sums *sums, const struct ptlrpc_service *service)
     }
 }
 
+static void
+add_copies(struct sums *sums, const struct oss *oss)
+{
+    struct oss_stats stats;
+
+    oss_stats_get(oss, &stats);
+    for (int path = 0; path < BULK_PATH_COUNT; path++) {
+        sums->copies[path] += stats.copy_count[path];
+        sums->copied_bytes[path] += stats.copy_bytes[path];
+        sums->copy_ns += (double)stats.copy_ns[path];
+    }
+}
+
 static struct sums *
 sums_make(const struct host *host)
 {
@@ -110,6 +138,7 @@ sums_make(const struct host *host)
         }
         if (reactor->oss != NULL) {
             add_service(sums, oss_service(reactor->oss));
+            add_copies(sums, reactor->oss);
         }
     }
     return sums;
@@ -117,7 +146,7 @@ sums_make(const struct host *host)
 
 /* The stages of one op, in ns; they add up to its total_ns. */
 static void
-stages_of(const struct op_sum *op, double ns[STAGE_COUNT])
+stages_of(const struct op_sum *op, double ns[STAGE_OP_COUNT])
 {
     const double scale = op->count != 0 ? (double)op->reports / (double)op->count : 0;
     double known = 0;
@@ -139,16 +168,17 @@ stages_total(const struct sums *sums, double ns[STAGE_COUNT], uint64_t *reports_
     memset(ns, 0, STAGE_COUNT * sizeof(ns[0]));
     *reports_out = 0;
     for (uint32_t i = 0; i < sums->count; i++) {
-        double one[STAGE_COUNT];
+        double one[STAGE_OP_COUNT];
 
         stages_of(&sums->ops[i], one);
-        for (int stage = 0; stage < STAGE_COUNT; stage++) {
+        for (int stage = 0; stage < STAGE_OP_COUNT; stage++) {
             ns[stage] += one[stage];
         }
         total += sums->ops[i].total_ns;
         *reports_out += sums->ops[i].reports;
     }
-    return total;
+    ns[STAGE_COPY] = sums->copy_ns;
+    return total + sums->copy_ns;
 }
 
 static void
@@ -171,6 +201,7 @@ print_ops(const struct sums *sums, double seconds, FILE *out)
     }
 }
 
+/* One line per way that data took. */
 static void
 print_data(const struct sums *sums, double seconds, FILE *out)
 {
@@ -180,20 +211,23 @@ print_data(const struct sums *sums, double seconds, FILE *out)
         if (op->bytes == 0) {
             continue;
         }
-        (void)fprintf(out, "%s: %.1f MiB/s (%.1f MB/s) over the run; moved", op->name,
+        (void)fprintf(out, "%s: %.1f MiB/s (%.1f MB/s) over the run", op->name,
                       (double)op->bytes / seconds / 1048576.0, (double)op->bytes / seconds / 1e6);
-        uint64_t bulk = 0;
         for (int path = 1; path < BULK_PATH_COUNT; path++) {
             if (op->paths[path] != 0) {
-                (void)fprintf(out, " %s %llu x", bulk_path_name((enum bulk_path)path),
-                              (unsigned long long)op->paths[path]);
-                bulk += op->paths[path];
+                (void)fprintf(out, "; %llu by bulk, %s", (unsigned long long)op->paths[path],
+                              bulk_path_name((enum bulk_path)path));
             }
         }
-        if (op->count > bulk) {
-            (void)fprintf(out, " inline or leased %llu x", (unsigned long long)(op->count - bulk));
-        }
         (void)fprintf(out, "\n");
+    }
+    for (int path = 1; path < BULK_PATH_COUNT; path++) {
+        if (sums->copies[path] != 0) {
+            (void)fprintf(out, "copied by clients, %s: %llu times, %.1f MiB\n",
+                          bulk_path_name((enum bulk_path)path),
+                          (unsigned long long)sums->copies[path],
+                          (double)sums->copied_bytes[path] / 1048576.0);
+        }
     }
 }
 
@@ -215,8 +249,9 @@ print_stages(const struct sums *sums, FILE *out)
                       stages[stage].what);
         sum += ns[stage];
     }
-    (void)fprintf(out, "%-15s %10.4f %9.2f %6.1f%%  of %llu round trips; whole: %.4f s\n", "sum",
-                  sum / 1e9, sum / (double)reports / 1e3, 100 * sum / total,
+    (void)fprintf(out,
+                  "%-15s %10.4f %9.2f %6.1f%%  of %llu round trips and the copies; whole: %.4f s\n",
+                  "sum", sum / 1e9, sum / (double)reports / 1e3, 100 * sum / total,
                   (unsigned long long)reports, total / 1e9);
 }
 
@@ -260,12 +295,12 @@ report_print(const struct host *host, const struct report_run *run, FILE *out)
 static json_t *
 op_sum_json(const struct op_sum *op, double seconds)
 {
-    double ns[STAGE_COUNT];
+    double ns[STAGE_OP_COUNT];
     json_t *stage_ns = json_object();
     json_t *paths = json_object();
 
     stages_of(op, ns);
-    for (int stage = 0; stage < STAGE_COUNT; stage++) {
+    for (int stage = 0; stage < STAGE_OP_COUNT; stage++) {
         (void)json_object_set_new(stage_ns, stages[stage].key, json_real(ns[stage]));
     }
     for (int path = 1; path < BULK_PATH_COUNT; path++) {
@@ -288,17 +323,24 @@ report_json(const struct host *host, const struct report_run *run)
     const double seconds = (double)run->elapsed_ns / 1e9;
     json_t *ops = json_object();
     json_t *cpu = json_array();
+    json_t *copies = json_object();
+    const double copy_ns = sums != NULL ? sums->copy_ns : 0;
 
     for (uint32_t i = 0; sums != NULL && i < sums->count; i++) {
         (void)json_object_set_new(ops, sums->ops[i].name, op_sum_json(&sums->ops[i], seconds));
+    }
+    for (int path = 1; sums != NULL && path < BULK_PATH_COUNT; path++) {
+        (void)json_object_set_new(copies, bulk_path_name((enum bulk_path)path),
+                                  json_pack("{s:I, s:I}", "count", (json_int_t)sums->copies[path],
+                                            "copied_bytes", (json_int_t)sums->copied_bytes[path]));
     }
     for (uint32_t i = 0; i < host->reactor_count; i++) {
         (void)json_array_append_new(cpu, json_integer((json_int_t)host->reactors[i].cpu_ns));
     }
     free(sums);
-    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:i, s:o, s:o}", "schema_version", 1,
+    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:i, s:o, s:o, s:f, s:o}", "schema_version", 1,
                      "command", run->command, "store", run->store, "reactor_count",
                      (int)host->reactor_count, "ost_count", (int)run->ost_count, "elapsed_ns",
                      (json_int_t)run->elapsed_ns, "exit_status", run->exit_status, "reactor_cpu_ns",
-                     cpu, "ops", ops);
+                     cpu, "client_copies", copies, "client_copy_ns", copy_ns, "ops", ops);
 }

@@ -81,6 +81,7 @@ struct client_target {
     uint32_t portal;
     uint32_t lease_count; /* READ leases that are to be given back */
     uint64_t leases[CLIENT_LEASES_ROOM];
+    struct ost_copies copies;    /* made under them, all by one path */
     struct base_list lease_link; /* on fs->lenders while lease_count > 0 */
     uint32_t close_count;        /* MDS: files that are to be closed */
     struct base_list close_link; /* on fs->closers while close_count > 0 */
@@ -522,7 +523,8 @@ struct osc_piece {
     uint64_t lease;
     uint32_t crc32c;
     uint32_t tries;
-    uint32_t flags; /* enum ost_flags asked with */
+    uint32_t flags;           /* enum ost_flags asked with */
+    struct ost_copies copies; /* under the lease; ns is the stamp of its beginning until it ends */
     int status;
     bool is_committing;
     struct bulk_export *export_;

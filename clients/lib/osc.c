@@ -66,13 +66,14 @@ release_send(struct client_target *target)
     if (request == NULL) {
         return false;
     }
-    const struct ost_release_req head = {.count = target->lease_count};
+    const struct ost_release_req head = {.count = target->lease_count, .copies = target->copies};
     const uint32_t bytes = target->lease_count * (uint32_t)sizeof(target->leases[0]);
     char *body = ptlrpc_request_body(request);
 
     memcpy(body, &head, sizeof(head));
     memcpy(body + sizeof(head), target->leases, bytes);
     target->lease_count = 0;
+    target->copies = (struct ost_copies){0};
     base_list_unlink(&target->lease_link);
     client_request_send_background(fs, request, (uint32_t)sizeof(head) + bytes);
     return true;
@@ -101,6 +102,10 @@ lease_give_back(struct osc_piece *piece)
         base_list_append(&target->fs->lenders, &target->lease_link);
     }
     target->leases[target->lease_count++] = piece->lease;
+    target->copies.ns += piece->copies.ns;
+    target->copies.bytes += piece->copies.bytes;
+    target->copies.count += piece->copies.count;
+    target->copies.path = piece->copies.path;
     piece->lease = 0;
     if (target->lease_count >= CLIENT_LEASES_BATCH) {
         (void)release_send(target);
@@ -168,6 +173,10 @@ lease_moved(struct bulk *bulk, const struct bulk_result *result, void *user)
     const bool is_summed = (piece->flags & OST_F_CRC) != 0;
     int status = result->status;
 
+    piece->copies.ns = lnet_stamp(piece->op.fs->ctx) - piece->copies.ns;
+    piece->copies.bytes = result->moved_bytes;
+    piece->copies.count = 1;
+    piece->copies.path = result->path;
     (void)bulk;
     if (status == 0 && piece->io->is_write) {
         piece->crc32c = result->crc32c;
@@ -204,8 +213,12 @@ lease_move(struct osc_piece *piece, const struct ost_io_rep *rep, const void *ha
     piece->lease = rep->lease;
     piece->moved = rep->length;
     piece->crc32c = rep->crc32c;
+    piece->copies = (struct ost_copies){.ns = lnet_stamp(fs->ctx)};
     const int rc = bulk_transfer(fs->bulk, &request, NULL);
 
+    if (rc != 0) {
+        piece->copies.ns = 0;
+    }
     if (rc == -EAGAIN) {
         /* Bulk has its hands full: ask again when something has ended. */
         lease_give_back(piece);
@@ -423,6 +436,7 @@ commit_send(struct osc_piece *piece)
             .length = piece->moved,
             .flags = piece->flags & (OST_F_SYNC | OST_F_CRC),
             .crc32c = piece->crc32c,
+            .copies = piece->copies,
         };
         rc = ptlrpc_request_send(request, sizeof(struct ost_commit_req), commit_replied, piece);
     }

@@ -161,6 +161,8 @@ struct oss_stats {
     uint64_t page_bytes;       /* smallest page behind the store's memory */
     uint64_t leases_out, leases_total, lease_aborts;
     uint64_t inline_count, bulk_count, lease_count; /* how READs and WRITEs went */
+    /* Copies that clients made from and to lent memory, by enum bulk_path, as they tell. */
+    uint64_t copy_count[BULK_PATH_COUNT], copy_bytes[BULK_PATH_COUNT], copy_ns[BULK_PATH_COUNT];
     uint64_t crc_errors;
 };
 

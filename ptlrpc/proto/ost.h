@@ -50,6 +50,15 @@ enum ost_flags {
     OST_F_SYNC = 1u << 5,   /* WRITE, COMMIT: stable before the reply */
 };
 
+/* How the client made the copies of leases; for the statistics only. */
+struct ost_copies {
+    uint64_t ns;    /*  0 that they took */
+    uint64_t bytes; /*  8 */
+    uint32_t count; /* 16 of copies */
+    uint32_t path;  /* 20 enum bulk_path that they went */
+};
+static_assert(sizeof(struct ost_copies) == 24, "wire");
+
 struct ost_attr {
     uint64_t size;    /*  0 */
     uint64_t blocks;  /*  8 of 512 bytes */
@@ -94,12 +103,14 @@ struct ost_commit_req {
     uint64_t length;          /* 32 */
     uint32_t flags;           /* 40 OST_F_SYNC, OST_F_CRC */
     uint32_t crc32c;          /* 44 */
+    struct ost_copies copies; /* 48 */
 };
 
 /* RELEASE: count leases follow (u64 each). Reply: empty. Unknown ones are ignored. */
 struct ost_release_req {
-    uint32_t count;
-    uint32_t reserved;
+    uint32_t count;           /* 0 */
+    uint32_t reserved;        /* 4 */
+    struct ost_copies copies; /* 8 of all of them */
 };
 
 /* GETATTR, CREATE, SYNC. Reply: ost_attr (an object that never was: all zero). */

@@ -170,6 +170,17 @@ lease_find(const struct oss *oss, const struct ptlrpc_rq *rq, uint64_t lease)
     return io->client == ptlrpc_export_user(export_) ? io : NULL;
 }
 
+/* Counts what a client tells of its copies. */
+static void
+count_copies(struct oss *oss, const struct ost_copies *copies)
+{
+    if (copies->path < BULK_PATH_COUNT) {
+        oss->stats.copy_count[copies->path] += copies->count;
+        oss->stats.copy_bytes[copies->path] += copies->bytes;
+        oss->stats.copy_ns[copies->path] += copies->ns;
+    }
+}
+
 void
 oss_commit(struct ptlrpc_rq *rq)
 {
@@ -187,6 +198,7 @@ oss_commit(struct ptlrpc_rq *rq)
         ptlrpc_rq_reply(rq, -EINVAL, 0);
         return;
     }
+    count_copies(oss, &req->copies);
     io->rq = rq;
     io->flags = req->flags | OST_F_LEASE;
     io->want_crc32c = req->crc32c;
@@ -206,6 +218,7 @@ oss_release(struct ptlrpc_rq *rq)
         ptlrpc_rq_reply(rq, -EPROTO, 0);
         return;
     }
+    count_copies(oss, &req->copies);
     for (uint32_t i = 0; i < req->count; i++) {
         uint64_t lease = 0;
 
