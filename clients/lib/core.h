@@ -321,7 +321,13 @@ struct mdc_op {
     uint16_t paths; /* 0 (no request on its way), 1 or 2 */
     const char *path[2];
     uint32_t path_bytes[2];
-    char *spliced[2];   /* owned: paths after a symlink */
+    char *spliced[2]; /* owned: paths after a symlink */
+    struct {          /* where it began, to begin again if what an answer named is gone */
+        struct fid base;
+        const char *path;
+        uint32_t path_bytes;
+    } first[2];
+    uint16_t restarts;
     const char *target; /* CREATE of a symlink: its text */
     /* What follows the reply's fixed part; its return value is the status. NULL: nothing may. */
     int (*tail)(struct mdc_op *mdc, const void *tail, uint32_t bytes);

@@ -19,7 +19,8 @@
 
 /* A path has at most half as many components as bytes; a server that needs more rounds is broken.
  */
-#define HOPS_MAX (MDS_PATH_BYTES_MAX / 2 + MDS_SYMLINKS_MAX)
+#define HOPS_MAX     (MDS_PATH_BYTES_MAX / 2 + MDS_SYMLINKS_MAX)
+#define RESTARTS_MAX 16u
 
 /* Errors: -EFAULT; -ENAMETOOLONG. */
 static int
@@ -206,6 +207,25 @@ walk_on(struct mdc_op *mdc, const struct mds_rep_head *head, const void *body, u
 
 static void mdc_send(struct client_op *op);
 
+/*
+ * Begins again from the start. A directory that an earlier answer named was removed before the next
+ * request came to it: by now the path means something else, or nothing.
+ */
+static void
+walk_again(struct mdc_op *mdc)
+{
+    mdc_spliced_free(mdc);
+    for (uint32_t i = 0; i < mdc->paths; i++) {
+        *base_of(mdc, i) = mdc->first[i].base;
+        mdc->path[i] = mdc->first[i].path;
+        mdc->path_bytes[i] = mdc->first[i].path_bytes;
+    }
+    mdc->hops = 0;
+    mdc->symlinks = 0;
+    mdc->restarts++;
+    mdc_send(&mdc->op);
+}
+
 static void
 mdc_replied(struct ptlrpc_request *request, int status, const void *body, uint32_t bytes,
             void *user)
@@ -214,6 +234,10 @@ mdc_replied(struct ptlrpc_request *request, int status, const void *body, uint32
     struct mds_rep_head head;
 
     (void)request;
+    if (status == -ESTALE && mdc->hops > 0 && mdc->restarts < RESTARTS_MAX) {
+        walk_again(mdc);
+        return;
+    }
     if (status != 0) {
         client_op_complete(&mdc->op, status);
         return;
@@ -294,6 +318,12 @@ mdc_start(struct mdc_op *mdc)
     client_op_init(&mdc->op, fs, mdc_send);
     mdc->request.head.uid = fs->uid;
     mdc->request.head.gid = fs->gid;
+    for (uint32_t i = 0; i < mdc->paths; i++) {
+        mdc->first[i].base = *base_of(mdc, i);
+        mdc->first[i].path = mdc->path[i];
+        mdc->first[i].path_bytes = mdc->path_bytes[i];
+    }
+    mdc->restarts = 0;
     mdc_send(&mdc->op);
 }
 

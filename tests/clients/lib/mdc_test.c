@@ -274,6 +274,30 @@ moved_goes_on_at_the_new_owner_with_the_rest(void **state)
 }
 
 static void
+a_path_through_a_directory_that_is_gone_is_walked_again(void **state)
+{
+    struct bed *bed = *state;
+    struct fake *fake = &bed->fakes[0];
+    struct stat st;
+
+    fake->steps[0] = (struct step){.walk = MDS_WALK_MOVED, .consumed = 2, .fid = fid_of(1, 5)};
+    fake->steps[1] =
+        (struct step){.walk = MDS_WALK_SYMLINK, .consumed = 1, .fid = fid_of(1, 5), .link = "z"};
+    fake->steps[2] = (struct step){.status = -ESTALE};
+    fake->steps[3] = (struct step){.fid = fid_of(0, 7)};
+    assert_int_equal(causeway_stat(bed->fs, NULL, "d/l/x", 0, &st), 0);
+    assert_int_equal(fake->seen, 4);
+    assert_string_equal(fake->paths[2], "z/x");
+    assert_string_equal(fake->paths[3], "d/l/x");
+    assert_true(fid_equal(&fake->bases[3], &FID_ROOT));
+
+    /* at the first request there is nothing to begin again */
+    fake->steps[4] = (struct step){.status = -ESTALE};
+    assert_int_equal(causeway_stat(bed->fs, NULL, "d", 0, &st), -ESTALE);
+    assert_int_equal(fake->seen, 5);
+}
+
+static void
 a_symlink_is_spliced_at_its_directory(void **state)
 {
     struct bed *bed = *state;
@@ -395,6 +419,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_spliced_path_of_4096_bytes_is_too_long),
     BED_CASE(a_whole_path_goes_in_one_request_to_the_roots_owner),
     BED_CASE(moved_goes_on_at_the_new_owner_with_the_rest),
+    BED_CASE(a_path_through_a_directory_that_is_gone_is_walked_again),
     BED_CASE(a_symlink_is_spliced_at_its_directory),
     BED_CASE(the_second_path_moves_by_itself),
     BED_CASE(forty_one_symlinks_are_a_loop),
