@@ -234,6 +234,41 @@ another_version_is_refused(void **state)
 }
 
 static void
+a_stranger_is_no_reactor(void **state)
+{
+    struct world world;
+    struct lnet_nid lo;
+    struct lnet_nid other;
+    struct mds *mds = NULL;
+    struct ptlrpc_import *import = NULL;
+
+    world_open(&world, "mem", MDS_PROTO_VERSION);
+    assert_int_equal(lnet_nid_parse("0@lo", &lo), 0);
+    assert_int_equal(lnet_nid_parse("7@shm", &other), 0);
+    ptlrpc_close(world.rpc);
+    mds_close(world.mds);
+    assert_int_equal(ptlrpc_open(world.ctx, NULL, NULL, &world.rpc), 0);
+    const struct mds_options options = {
+        .struct_bytes = sizeof(options), .reactors = 2, .pid0 = 5, .nid = other};
+    const struct ptlrpc_import_options import_options = {
+        .struct_bytes = sizeof(import_options),
+        .portal = PTLRPC_PORTAL_OUT,
+        .target = {.nid = lo, .pid = 5},
+        .name = "out",
+        .state_changed = on_state,
+        .user = &world,
+    };
+
+    world.connected = 0;
+    assert_int_equal(mds_open(world.rpc, &options, &mds), 0);
+    assert_int_equal(ptlrpc_import_open(world.rpc, &import_options, &import), 0);
+    pump_for(&world.pump, 100000000);
+    assert_int_equal(world.connected, 0);
+    world.mds = mds;
+    world_close(&world);
+}
+
+static void
 null_keeps_nothing_and_answers_all(void **state)
 {
     struct world world;
@@ -268,6 +303,7 @@ null_keeps_nothing_and_answers_all(void **state)
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_client_connects_works_and_dies),
     cmocka_unit_test(another_version_is_refused),
+    cmocka_unit_test(a_stranger_is_no_reactor),
     cmocka_unit_test(null_keeps_nothing_and_answers_all),
 };
 
