@@ -30,12 +30,19 @@ struct pair_control {
     _Atomic int error;
 };
 
+static uint64_t
+stamp(void *tsc)
+{
+    return base_tsc_now_ns(tsc);
+}
+
 static int
 side_open(struct pair *pair, uint32_t own, uint32_t other)
 {
     char address[16];
     char nid[16];
-    const struct lnet_options options = {.struct_bytes = sizeof(options), .seed = own};
+    const struct lnet_options options = {
+        .struct_bytes = sizeof(options), .seed = own, .stamp = stamp, .stamp_arg = &pair->tsc};
     const struct lnet_ni_options ni = {
         .struct_bytes = sizeof(ni), .net = "shm", .address = address, .run_dir = pair->run_dir};
     struct lnet_process process = {.pid = 0};

@@ -88,7 +88,7 @@ struct ost_store_options {
     uint64_t bytes_max; /* of data; rounded down to pages */
     uint64_t objects_max;
     uint64_t region_bytes;   /* of one region, a multiple of 1 MiB [64 MiB] */
-    uint64_t prefault_bytes; /* free memory that is kept touched, now and by idle() */
+    uint64_t prefault_bytes; /* memory that is touched by open(); idle() keeps 32 MiB of it free */
     struct ost_store_memory memory;
 };
 

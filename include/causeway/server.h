@@ -108,7 +108,7 @@ struct oss_options {
     const char *store;  /* "mem" or "null" [mem] */
     uint64_t bytes_max; /* of data, of this reactor, all OSTs [an eighth of the machine's memory] */
     uint64_t objects_max;    /* [16 Mi] */
-    uint64_t prefault_bytes; /* memory that is touched at open [64 MiB] */
+    uint64_t prefault_bytes; /* memory that is touched at open; idle keeps 32 MiB [64 MiB] */
     uint32_t exports_max;    /* [4096] */
     uint32_t no_lease;       /* 1: never lend memory */
     uint64_t wall_offset_ns;

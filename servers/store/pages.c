@@ -18,6 +18,11 @@
 
 #define REGION_BYTES_DEFAULT (UINT64_C(64) << 20)
 #define TOUCH_PAGES          32u /* per idle step: about 20 us */
+/*
+ * Little, as the server's idle moments are others' busy ones: what a stream of writes needs beyond
+ * it is touched by the clients, each on its own core.
+ */
+#define AHEAD_BYTES (UINT64_C(32) << 20)
 
 #ifndef MADV_POPULATE_WRITE
 #    define MADV_POPULATE_WRITE 23
@@ -319,6 +324,7 @@ store_pages_init(struct store_pages *pages, const struct ost_store_options *opti
     pages->zero = zero;
     while (store_pages_idle(pages)) {
     }
+    pages->ahead_bytes = base_min_u64(pages->ahead_bytes, AHEAD_BYTES);
     return 0;
 }
 
