@@ -89,6 +89,7 @@ struct ost_store_options {
     uint64_t objects_max;
     uint64_t region_bytes;   /* of one region, a multiple of 1 MiB [64 MiB] */
     uint64_t prefault_bytes; /* memory that is touched by open(); idle() keeps 32 MiB of it free */
+    uint64_t seed;           /* of the objects' table */
     struct ost_store_memory memory;
 };
 

@@ -352,6 +352,7 @@ store_open(struct oss *oss, const struct oss_options *options)
         .bytes_max = options->bytes_max != 0 ? options->bytes_max : bytes_max_default(),
         .objects_max = options->objects_max != 0 ? options->objects_max : OBJECTS_MAX_DEFAULT,
         .prefault_bytes = options->prefault_bytes != 0 ? options->prefault_bytes : PREFAULT_DEFAULT,
+        .seed = lnet_random(oss->ctx),
         .memory = {.region_alloc = region_alloc, .region_free = region_free, .arg = oss},
     };
 

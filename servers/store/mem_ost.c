@@ -2,11 +2,7 @@
 /*
  * The `mem` store: all objects in memory that clients can be let into.
  *
- * An object is a radix tree of *slots* of 1 MiB each. A slot's memory is one run of 2^k pages from
- * the slot's start, grown by copying, so that a small file takes a page and a large one a block per
- * slot. When such a run is not to be had, or may not be moved because a write is under way in it,
- * the slot gets a table of single pages too: no free page is lost to fragmentation, but reads get
- * more segments.
+ * An object is a tree of slots of 1 MiB (slots.h); this file is about which bytes may be seen.
  *
  * What is zeroed when. Memory comes with its last user's bytes. A slot has two bits per page:
  *
@@ -28,12 +24,10 @@
  *   I1  in a page that is init or clean, every byte at or beyond the object's size is zero, but
  *       for the ranges of writes under way
  *   I2  object->init_pages is the number of init bits of its slots
- *   I3  slot->holds counts the maps in it; the last of them frees a slot that its object let go
- *   I4  an object that was destroyed is freed by the last op on its lists
+ *   I3  an object that was destroyed is freed by the last op on its lists
  */
 #include "servers/store/objects.h"
-#include "servers/store/pages.h"
-#include "servers/store/slab.h"
+#include "servers/store/slots.h"
 #include "servers/store/stores.h"
 
 #include "base/assert.h"
@@ -43,39 +37,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLOT_SHIFT      20u
-#define SLOT_BYTES      (UINT64_C(1) << SLOT_SHIFT)
-#define SLOT_PAGES      STORE_BLOCK_PAGES
-#define NODE_SHIFT      6u
-#define NODE_CHILDREN   (1u << NODE_SHIFT)
-#define NODE_LEVELS_MAX 8u
-#define BITS_WORDS      (SLOT_PAGES / 64)
-
-static_assert(SLOT_BYTES == STORE_BLOCK_BYTES, "a slot is a block");
-static_assert((OST_OBJECT_BYTES_MAX >> SLOT_SHIFT) >> (NODE_SHIFT * NODE_LEVELS_MAX) == 0,
-              "the tree reaches every slot");
-
-struct slot {
-    unsigned char *base; /* the run's memory; NULL: none */
-    uint32_t page;       /* the run's first page */
-    uint32_t order;      /* of the run */
-    uint32_t *table;     /* pages that are not in the run, by page; NULL: none */
-    uint32_t holds;      /* maps in it (I3) */
-    uint32_t writers;    /* of them, for writing: the memory may not move */
-    bool is_let_go;
-    uint64_t init[BITS_WORDS];
-    uint64_t clean[BITS_WORDS];
-};
-
-struct node {
-    uint32_t used; /* children that are not NULL */
-    void *children[NODE_CHILDREN];
-};
-
 struct object {
     struct store_object base;
-    void *root;      /* height 0: a slot, else a node; NULL: nothing */
-    uint32_t height; /* of nodes above the slots */
+    struct slot_tree slots;
     bool is_destroyed;
     bool is_made;            /* by create or commit: stays without bytes */
     uint64_t init_pages;     /* I2 */
@@ -90,8 +54,7 @@ enum op_kind { OP_NONE, OP_READ, OP_WRITE, OP_APPEND, OP_PUNCH };
 struct mem_store {
     struct ost_store base;
     struct store_objects objects;
-    struct store_pages pages;
-    struct store_slab slots, nodes, tables;
+    struct slot_pool pool;
     struct base_list ready; /* ops that waited and have ended: done() is due */
     bool is_draining;
     uint32_t ost_count;
@@ -104,440 +67,6 @@ static struct mem_store *
 mem_of(struct ost_store *store)
 {
     return BASE_CONTAINER_OF(store, struct mem_store, base);
-}
-
-/* ---- bits of pages ---- */
-
-static bool
-bit_get(const uint64_t *bits, uint32_t i)
-{
-    return (bits[i / 64] >> (i % 64)) & 1;
-}
-
-/* Mask of the bits [first, end) that lie in word @word. */
-static uint64_t
-word_mask(uint32_t word, uint32_t first, uint32_t end)
-{
-    const uint32_t low = word * 64;
-    const uint32_t from = first > low ? first - low : 0;
-    const uint32_t to = end < low + 64 ? (end > low ? end - low : 0) : 64;
-
-    if (from >= to) {
-        return 0;
-    }
-    return (to - from == 64 ? UINT64_MAX : (UINT64_C(1) << (to - from)) - 1) << from;
-}
-
-/* Sets [first, end); returns how many were not set. */
-static uint32_t
-bits_set(uint64_t *bits, uint32_t first, uint32_t end)
-{
-    uint32_t count = 0;
-
-    for (uint32_t w = first / 64; w < BITS_WORDS && w * 64 < end; w++) {
-        const uint64_t mask = word_mask(w, first, end);
-
-        count += (uint32_t)__builtin_popcountll(mask & ~bits[w]);
-        bits[w] |= mask;
-    }
-    return count;
-}
-
-/* Clears [first, end); returns how many were set. */
-static uint32_t
-bits_clear(uint64_t *bits, uint32_t first, uint32_t end)
-{
-    uint32_t count = 0;
-
-    for (uint32_t w = first / 64; w < BITS_WORDS && w * 64 < end; w++) {
-        const uint64_t mask = word_mask(w, first, end);
-
-        count += (uint32_t)__builtin_popcountll(mask & bits[w]);
-        bits[w] &= ~mask;
-    }
-    return count;
-}
-
-/* The first bit in [first, end) that is @value; @end if none. */
-static uint32_t
-bits_find(const uint64_t *bits, uint32_t first, uint32_t end, bool value)
-{
-    for (uint32_t w = first / 64; w < BITS_WORDS && w * 64 < end; w++) {
-        const uint64_t found = (value ? bits[w] : ~bits[w]) & word_mask(w, first, end);
-
-        if (found != 0) {
-            return w * 64 + (uint32_t)__builtin_ctzll(found);
-        }
-    }
-    return end;
-}
-
-static bool
-bits_none(const uint64_t *bits)
-{
-    return (bits[0] | bits[1] | bits[2] | bits[3]) == 0;
-}
-
-/* ---- the tree of slots ---- */
-
-static uint32_t
-child_index(uint64_t index, uint32_t level)
-{
-    return (uint32_t)(index >> (NODE_SHIFT * (level - 1))) & (NODE_CHILDREN - 1);
-}
-
-static bool
-is_below_height(uint64_t index, uint32_t height)
-{
-    return index >> (NODE_SHIFT * height) == 0;
-}
-
-static struct slot *
-slot_find(const struct object *object, uint64_t index)
-{
-    void *at = object->root;
-
-    if (!is_below_height(index, object->height)) {
-        return NULL;
-    }
-    for (uint32_t level = object->height; level > 0 && at != NULL; level--) {
-        at = ((struct node *)at)->children[child_index(index, level)];
-    }
-    return at;
-}
-
-/* The first slot at or behind *@index and at or before @last; *@index becomes its. NULL: none. */
-static struct slot *
-slot_next(const struct object *object, uint64_t *index, uint64_t last)
-{
-    while (*index <= last && is_below_height(*index, object->height) && object->root != NULL) {
-        void *at = object->root;
-        uint32_t level = object->height;
-
-        while (level > 0) {
-            void *child = ((struct node *)at)->children[child_index(*index, level)];
-
-            if (child == NULL) {
-                break;
-            }
-            at = child;
-            level--;
-        }
-        if (level == 0) {
-            return at;
-        }
-        /* Nothing below this child: on to the next one of its level. */
-        *index = ((*index >> (NODE_SHIFT * (level - 1))) + 1) << (NODE_SHIFT * (level - 1));
-    }
-    return NULL;
-}
-
-static struct node *
-node_take(struct mem_store *mem)
-{
-    struct node *node = store_slab_take(&mem->nodes);
-
-    if (node != NULL) {
-        (void)memset(node, 0, sizeof(*node));
-    }
-    return node;
-}
-
-/* Enters a new slot without memory. NULL: the system has no memory. */
-static struct slot *
-slot_add(struct mem_store *mem, struct object *object, uint64_t index)
-{
-    struct slot *slot = store_slab_take(&mem->slots);
-
-    if (slot == NULL) {
-        return NULL;
-    }
-    *slot = (struct slot){0};
-    while (!is_below_height(index, object->height)) {
-        if (object->root != NULL) {
-            struct node *node = node_take(mem);
-
-            if (node == NULL) {
-                goto fail_return_slot;
-            }
-            node->children[0] = object->root;
-            node->used = 1;
-            object->root = node;
-        }
-        object->height++;
-    }
-    void **at = &object->root;
-    struct node *parent = NULL;
-
-    for (uint32_t level = object->height; level > 0; level--) {
-        if (*at == NULL) {
-            *at = node_take(mem);
-            if (*at == NULL) {
-                goto fail_return_slot; /* the nodes above stay, empty: slot_remove() takes them */
-            }
-            if (parent != NULL) {
-                parent->used++;
-            }
-        }
-        parent = *at;
-        at = &parent->children[child_index(index, level)];
-    }
-    BASE_ASSERT(*at == NULL);
-    *at = slot;
-    if (parent != NULL) {
-        parent->used++;
-    }
-    return slot;
-
-fail_return_slot:
-    store_slab_return(&mem->slots, slot);
-    return NULL;
-}
-
-static void
-slot_free(struct mem_store *mem, struct slot *slot)
-{
-    BASE_ASSERT(slot->holds == 0);
-    if (slot->base != NULL) {
-        store_pages_return(&mem->pages, slot->page, slot->order);
-    }
-    if (slot->table != NULL) {
-        for (uint32_t i = 0; i < SLOT_PAGES; i++) {
-            if (slot->table[i] != STORE_PAGE_NONE) {
-                store_pages_return(&mem->pages, slot->table[i], 0);
-            }
-        }
-        store_slab_return(&mem->tables, slot->table);
-    }
-    store_slab_return(&mem->slots, slot);
-}
-
-/* Its object does not have it any more: freed now, or by the last hold (I3). */
-static void
-slot_let_go(struct mem_store *mem, struct slot *slot)
-{
-    if (slot->holds > 0) {
-        slot->is_let_go = true;
-    } else {
-        slot_free(mem, slot);
-    }
-}
-
-static void
-slot_unhold(struct mem_store *mem, struct slot *slot, bool is_writer)
-{
-    BASE_ASSERT(slot->holds > 0);
-    slot->holds--;
-    if (is_writer) {
-        BASE_ASSERT(slot->writers > 0);
-        slot->writers--;
-    }
-    if (slot->holds == 0 && slot->is_let_go) {
-        slot_free(mem, slot);
-    }
-}
-
-/* Takes the slot at @index out of the tree, and the nodes that become empty; then lets it go. */
-static void
-slot_remove(struct mem_store *mem, struct object *object, uint64_t index)
-{
-    void **path[NODE_LEVELS_MAX + 1];
-    void **at = &object->root;
-
-    for (uint32_t level = object->height; level > 0; level--) {
-        path[level] = at;
-        at = &((struct node *)*at)->children[child_index(index, level)];
-    }
-    struct slot *slot = *at;
-
-    *at = NULL;
-    for (uint32_t level = 1; level <= object->height; level++) {
-        struct node *node = *path[level];
-
-        BASE_ASSERT(node->used > 0);
-        if (--node->used > 0) {
-            break;
-        }
-        store_slab_return(&mem->nodes, node);
-        *path[level] = NULL;
-    }
-    if (object->root == NULL) {
-        object->height = 0;
-    }
-    slot_let_go(mem, slot);
-}
-
-/* Puts @slot, without memory and bits, in the place of the one at @index, which is let go. */
-static void
-slot_replace(struct mem_store *mem, struct object *object, uint64_t index, struct slot *slot)
-{
-    void **at = &object->root;
-
-    for (uint32_t level = object->height; level > 0; level--) {
-        at = &((struct node *)*at)->children[child_index(index, level)];
-    }
-    struct slot *old = *at;
-
-    *at = slot;
-    slot_let_go(mem, old);
-}
-
-/* ---- memory of a slot ---- */
-
-static bool
-page_is_there(const struct slot *slot, uint32_t i)
-{
-    return (slot->base != NULL && i < 1u << slot->order) ||
-           (slot->table != NULL && slot->table[i] != STORE_PAGE_NONE);
-}
-
-static unsigned char *
-page_address(const struct mem_store *mem, const struct slot *slot, uint32_t i)
-{
-    if (slot->base != NULL && i < 1u << slot->order) {
-        return slot->base + ((uint64_t)i << STORE_PAGE_SHIFT);
-    }
-    return store_pages_address(&mem->pages, slot->table[i]);
-}
-
-/* How many pages from @i on, below @end, lie in one piece of memory. All are there. */
-static uint32_t
-pages_in_piece(const struct mem_store *mem, const struct slot *slot, uint32_t i, uint32_t end)
-{
-    uint32_t count = 0;
-
-    if (slot->base != NULL && i < 1u << slot->order) {
-        count = base_min_u32(end, 1u << slot->order) - i;
-        if (BASE_LIKELY(i + count == end)) {
-            return count;
-        }
-    } else {
-        count = 1;
-    }
-    const unsigned char *first = page_address(mem, slot, i);
-
-    while (i + count < end &&
-           page_address(mem, slot, i + count) == first + ((uint64_t)count << STORE_PAGE_SHIFT)) {
-        count++;
-    }
-    return count;
-}
-
-static uint32_t
-order_of(uint32_t page_count)
-{
-    return page_count <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(page_count - 1);
-}
-
-/* Gives @slot, which has none, a run of memory. False: there is none of that size. */
-static bool
-run_take(struct mem_store *mem, struct slot *slot, uint32_t order)
-{
-    const uint32_t page = store_pages_take(&mem->pages, order);
-
-    if (page == STORE_PAGE_NONE) {
-        return false;
-    }
-    slot->base = store_pages_address(&mem->pages, page);
-    slot->page = page;
-    slot->order = order;
-    return true;
-}
-
-/*
- * Moves the bytes of the slot at @index to a larger run in a new slot; the old goes with its last
- * reader. Returns the new slot, or NULL when there is no such run.
- */
-static struct slot *
-run_grow(struct mem_store *mem, struct object *object, uint64_t index, const struct slot *old,
-         uint32_t order)
-{
-    struct slot *slot = store_slab_take(&mem->slots);
-
-    if (slot == NULL) {
-        return NULL;
-    }
-    *slot = (struct slot){0};
-    if (!run_take(mem, slot, order)) {
-        store_slab_return(&mem->slots, slot);
-        return NULL;
-    }
-    (void)memcpy(slot->init, old->init, sizeof(slot->init));
-    (void)memcpy(slot->clean, old->clean, sizeof(slot->clean));
-    for (uint32_t i = 0; i < 1u << old->order; i++) {
-        if (bit_get(slot->init, i) || bit_get(slot->clean, i)) {
-            (void)memcpy(slot->base + ((uint64_t)i << STORE_PAGE_SHIFT),
-                         old->base + ((uint64_t)i << STORE_PAGE_SHIFT), STORE_PAGE_BYTES);
-        }
-    }
-    slot_replace(mem, object, index, slot);
-    return slot;
-}
-
-/* Gives the slot single pages for [first, end). Returns the end of what is there now. */
-static uint32_t
-table_fill(struct mem_store *mem, struct slot *slot, uint32_t first, uint32_t end)
-{
-    if (slot->table == NULL) {
-        slot->table = store_slab_take(&mem->tables);
-        if (slot->table == NULL) {
-            return first;
-        }
-        (void)memset(slot->table, 0xff, SLOT_PAGES * sizeof(*slot->table));
-    }
-    for (uint32_t i = first; i < end; i++) {
-        if (page_is_there(slot, i)) {
-            continue;
-        }
-        slot->table[i] = store_pages_take(&mem->pages, 0);
-        if (slot->table[i] == STORE_PAGE_NONE) {
-            return i;
-        }
-    }
-    return end;
-}
-
-static bool
-is_plenty(const struct mem_store *mem)
-{
-    return mem->pages.used_bytes < mem->pages.bytes_max / 2;
-}
-
-/*
- * Gives the slot at @index memory for its pages [first, end). *@slot may become another. Returns
- * the end of what is there.
- */
-static uint32_t
-slot_provide(struct mem_store *mem, struct object *object, uint64_t index, uint32_t first,
-             uint32_t end, struct slot **slot)
-{
-    uint32_t order = order_of(end);
-
-    if ((*slot)->base != NULL && end <= 1u << (*slot)->order) {
-        return end;
-    }
-    /* A slot behind the first is of a large object: it will be filled, if the object is not sparse.
-     */
-    if (index > 0 && is_plenty(mem)) {
-        order = STORE_ORDER_MAX;
-    }
-    const bool is_sparse = (end - first) * 4 <= 1u << order && !is_plenty(mem);
-
-    if ((*slot)->table == NULL && (*slot)->writers == 0 && !is_sparse) {
-        if ((*slot)->base == NULL) {
-            if (run_take(mem, *slot, order)) {
-                return end;
-            }
-        } else {
-            struct slot *grown = run_grow(mem, object, index, *slot, order);
-
-            if (grown != NULL) {
-                *slot = grown;
-                return end;
-            }
-        }
-    }
-    return table_fill(mem, *slot, first, end);
 }
 
 /* ---- objects ---- */
@@ -575,17 +104,7 @@ attr_give(const struct object *object, struct ost_attr *attr_out)
     attr_out->blocks = object->init_pages * (STORE_PAGE_BYTES / 512);
 }
 
-static void
-object_slots_remove(struct mem_store *mem, struct object *object)
-{
-    uint64_t index = 0;
-
-    while (slot_next(object, &index, UINT64_MAX >> SLOT_SHIFT) != NULL) {
-        slot_remove(mem, object, index++);
-    }
-}
-
-/* Frees an object that is destroyed, or was never made, when nobody needs it any more (I4). */
+/* Frees an object that is destroyed, or was never made, when nobody needs it any more (I3). */
 static void
 object_release(struct mem_store *mem, struct object *object)
 {
@@ -596,7 +115,7 @@ object_release(struct mem_store *mem, struct object *object)
         if (object->is_made) {
             return;
         }
-        object_slots_remove(mem, object);
+        slot_remove_all(&mem->pool, &object->slots);
         store_objects_remove(&mem->objects, &object->base);
     }
     store_objects_free(&mem->objects, &object->base);
@@ -622,7 +141,7 @@ static bool
 any_page_not_init(const struct object *object, uint64_t first, uint64_t end)
 {
     while (first < end) {
-        const struct slot *slot = slot_find(object, first / SLOT_PAGES);
+        const struct slot *slot = slot_find(&object->slots, first / SLOT_PAGES);
         const uint32_t from = (uint32_t)(first % SLOT_PAGES);
         const uint32_t to = (uint32_t)base_min_u64(SLOT_PAGES, from + (end - first));
 
@@ -705,7 +224,7 @@ static void
 op_unhold(struct mem_store *mem, struct ost_store_op *op, bool is_writer)
 {
     for (uint32_t i = 0; i < op->held_count; i++) {
-        slot_unhold(mem, op->held[i], is_writer);
+        slot_unhold(&mem->pool, op->held[i], is_writer);
     }
     op->held_count = 0;
     mem->maps_out--;
@@ -721,16 +240,16 @@ slot_read_map(struct mem_store *mem, struct ost_store_op *op, struct slot *slot,
 
     while (from < to) {
         const uint32_t page = (uint32_t)(from >> STORE_PAGE_SHIFT);
-        const bool is_init = slot != NULL && bit_get(slot->init, page);
-        unsigned char *address = mem->pages.zero;
+        const bool is_init = slot != NULL && bits_get(slot->init, page);
+        unsigned char *address = mem->pool.pages.zero;
         uint32_t piece_end = end_page;
 
         if (slot != NULL) {
             piece_end = bits_find(slot->init, page, end_page, !is_init);
         }
         if (is_init) {
-            piece_end = page + pages_in_piece(mem, slot, page, piece_end);
-            address = page_address(mem, slot, page) + (from & (STORE_PAGE_BYTES - 1));
+            piece_end = page + slot_piece(&mem->pool, slot, page, piece_end);
+            address = slot_address(&mem->pool, slot, page) + (from & (STORE_PAGE_BYTES - 1));
         }
         const uint64_t piece_to = base_min_u64(to, (uint64_t)piece_end << STORE_PAGE_SHIFT);
 
@@ -777,7 +296,7 @@ mem_read_map(struct ost_store *store, struct ost_store_op *op)
         const uint64_t base = at & ~(SLOT_BYTES - 1);
         const uint64_t want = base_min_u64(end - base, SLOT_BYTES);
         const uint64_t got =
-            slot_read_map(mem, op, slot_find(object, base >> SLOT_SHIFT), at - base, want);
+            slot_read_map(mem, op, slot_find(&object->slots, base >> SLOT_SHIFT), at - base, want);
 
         at = base + got;
         if (got < want) {
@@ -802,8 +321,8 @@ mem_read_unmap(struct ost_store *store, struct ost_store_op *op)
 static void
 page_clean(struct mem_store *mem, struct slot *slot, uint32_t i)
 {
-    if (!bit_get(slot->init, i) && !bit_get(slot->clean, i)) {
-        (void)memset(page_address(mem, slot, i), 0, STORE_PAGE_BYTES);
+    if (!bits_get(slot->init, i) && !bits_get(slot->clean, i)) {
+        (void)memset(slot_address(&mem->pool, slot, i), 0, STORE_PAGE_BYTES);
         (void)bits_set(slot->clean, i, i + 1);
     }
 }
@@ -815,23 +334,24 @@ slot_write_map(struct mem_store *mem, struct object *object, struct ost_store_op
 {
     const uint32_t first = (uint32_t)(from >> STORE_PAGE_SHIFT);
     const uint32_t end = (uint32_t)(base_align_up(to, STORE_PAGE_BYTES) >> STORE_PAGE_SHIFT);
-    struct slot *slot = slot_find(object, index);
+    struct slot *slot = slot_find(&object->slots, index);
     uint64_t at = from;
 
     if (slot == NULL) {
-        slot = slot_add(mem, object, index);
+        slot = slot_add(&mem->pool, &object->slots, index);
         if (slot == NULL) {
             return from;
         }
     }
-    const uint32_t there = slot_provide(mem, object, index, first, end, &slot);
+    const uint32_t there = slot_provide(&mem->pool, &object->slots, index, first, end, &slot);
 
     to = base_min_u64(to, (uint64_t)there << STORE_PAGE_SHIFT);
     while (at < to) {
         const uint32_t page = (uint32_t)(at >> STORE_PAGE_SHIFT);
         const uint64_t piece_to = base_min_u64(
-            to, (uint64_t)(page + pages_in_piece(mem, slot, page, there)) << STORE_PAGE_SHIFT);
-        unsigned char *address = page_address(mem, slot, page) + (at & (STORE_PAGE_BYTES - 1));
+            to, (uint64_t)(page + slot_piece(&mem->pool, slot, page, there)) << STORE_PAGE_SHIFT);
+        unsigned char *address =
+            slot_address(&mem->pool, slot, page) + (at & (STORE_PAGE_BYTES - 1));
 
         if (!segment_add(op, address, piece_to - at)) {
             break;
@@ -840,7 +360,7 @@ slot_write_map(struct mem_store *mem, struct object *object, struct ost_store_op
     }
     if (at == from) {
         if (slot->holds == 0 && bits_none(slot->init)) {
-            slot_remove(mem, object, index);
+            slot_remove(&mem->pool, &object->slots, index);
         }
         return from;
     }
@@ -913,17 +433,17 @@ zero_unclaimed(struct mem_store *mem, const struct object *object, uint64_t from
             }
         }
         if (!is_claimed) {
-            const struct slot *slot = slot_find(object, from >> SLOT_SHIFT);
+            const struct slot *slot = slot_find(&object->slots, from >> SLOT_SHIFT);
             const uint32_t page = (uint32_t)((from >> STORE_PAGE_SHIFT) % SLOT_PAGES);
             uint64_t zero_from = next;
 
-            if (bit_get(slot->init, page)) {
+            if (bits_get(slot->init, page)) {
                 zero_from = base_max_u64(from, object->base.attr.size);
-            } else if (bit_get(slot->clean, page)) {
+            } else if (bits_get(slot->clean, page)) {
                 zero_from = from;
             }
             if (zero_from < next) {
-                (void)memset(page_address(mem, slot, page) + zero_from % STORE_PAGE_BYTES, 0,
+                (void)memset(slot_address(&mem->pool, slot, page) + zero_from % STORE_PAGE_BYTES, 0,
                              next - zero_from);
             }
         }
@@ -943,12 +463,12 @@ write_take(struct mem_store *mem, struct object *object, const struct ost_store_
         const uint64_t to = base_min_u64(end - base, SLOT_BYTES);
         const uint32_t first = (uint32_t)((at - base) >> STORE_PAGE_SHIFT);
         const uint32_t last = (uint32_t)((to - 1) >> STORE_PAGE_SHIFT);
-        struct slot *slot = slot_find(object, base >> SLOT_SHIFT);
+        struct slot *slot = slot_find(&object->slots, base >> SLOT_SHIFT);
 
         /* The page in which a short commit ends may have been the write's alone: zero its rest. */
-        if (to % STORE_PAGE_BYTES != 0 && !bit_get(slot->init, last) &&
-            !bit_get(slot->clean, last)) {
-            (void)memset(page_address(mem, slot, last) + to % STORE_PAGE_BYTES, 0,
+        if (to % STORE_PAGE_BYTES != 0 && !bits_get(slot->init, last) &&
+            !bits_get(slot->clean, last)) {
+            (void)memset(slot_address(&mem->pool, slot, last) + to % STORE_PAGE_BYTES, 0,
                          STORE_PAGE_BYTES - to % STORE_PAGE_BYTES);
         }
         object->init_pages += bits_set(slot->init, first, last + 1);
@@ -979,13 +499,14 @@ slot_punch(struct mem_store *mem, struct object *object, uint64_t index, struct 
             at = base_max_u64(next, (uint64_t)end << STORE_PAGE_SHIFT);
             continue;
         }
-        if (bit_get(slot->init, page) || bit_get(slot->clean, page)) {
-            (void)memset(page_address(mem, slot, page) + at % STORE_PAGE_BYTES, 0, next - at);
+        if (bits_get(slot->init, page) || bits_get(slot->clean, page)) {
+            (void)memset(slot_address(&mem->pool, slot, page) + at % STORE_PAGE_BYTES, 0,
+                         next - at);
         }
         at = next;
     }
     if (slot->writers == 0 && bits_none(slot->init)) {
-        slot_remove(mem, object, index);
+        slot_remove(&mem->pool, &object->slots, index);
     }
 }
 
@@ -999,7 +520,7 @@ punch_now(struct mem_store *mem, struct object *object, struct ost_store_op *op)
 
     /* Behind the end there is nothing to free. */
     while (op->offset < size &&
-           (slot = slot_next(object, &index, (end - 1) >> SLOT_SHIFT)) != NULL) {
+           (slot = slot_next(&object->slots, &index, (end - 1) >> SLOT_SHIFT)) != NULL) {
         const uint64_t base = index << SLOT_SHIFT;
         const uint64_t from = op->offset > base ? op->offset - base : 0;
 
@@ -1133,10 +654,10 @@ write_end(struct mem_store *mem, struct object *object, struct ost_store_op *op,
     if (BASE_UNLIKELY(length < op->length) && !object->is_destroyed) {
         /* Slots that only this write wanted go back. */
         for (uint64_t index = op->offset >> SLOT_SHIFT; index <= (end - 1) >> SLOT_SHIFT; index++) {
-            const struct slot *slot = slot_find(object, index);
+            const struct slot *slot = slot_find(&object->slots, index);
 
             if (slot != NULL && slot->writers == 0 && bits_none(slot->init)) {
-                slot_remove(mem, object, index);
+                slot_remove(&mem->pool, &object->slots, index);
             }
         }
     }
@@ -1258,7 +779,7 @@ mem_destroy(struct ost_store *store, struct ost_store_op *op)
     if (object == NULL) {
         return 0;
     }
-    object_slots_remove(mem, object);
+    slot_remove_all(&mem->pool, &object->slots);
     store_objects_remove(&mem->objects, &object->base);
     object->is_destroyed = true;
     waiting_wake(mem, object);
@@ -1298,7 +819,7 @@ data_find(const struct object *object, uint64_t offset, uint64_t size)
     uint64_t index = offset >> SLOT_SHIFT;
     const struct slot *slot = NULL;
 
-    while ((slot = slot_next(object, &index, (size - 1) >> SLOT_SHIFT)) != NULL) {
+    while ((slot = slot_next(&object->slots, &index, (size - 1) >> SLOT_SHIFT)) != NULL) {
         const uint64_t base = index << SLOT_SHIFT;
         const uint64_t from = offset > base ? offset - base : 0;
         const uint32_t page =
@@ -1319,7 +840,7 @@ static uint64_t
 hole_find(const struct object *object, uint64_t offset, uint64_t size)
 {
     while (offset < size) {
-        const struct slot *slot = slot_find(object, offset >> SLOT_SHIFT);
+        const struct slot *slot = slot_find(&object->slots, offset >> SLOT_SHIFT);
         const uint64_t base = offset & ~(SLOT_BYTES - 1);
 
         if (slot == NULL) {
@@ -1367,10 +888,10 @@ mem_statfs(struct ost_store *store, uint32_t ost, struct ost_statfs_rep *rep_out
     const struct mem_store *mem = mem_of(store);
 
     *rep_out = (struct ost_statfs_rep){
-        .bytes = mem->pages.bytes_max / mem->ost_count,
-        .bytes_free = (mem->pages.bytes_max - mem->pages.used_bytes) / mem->ost_count,
+        .bytes = mem->pool.pages.bytes_max / mem->ost_count,
+        .bytes_free = (mem->pool.pages.bytes_max - mem->pool.pages.used_bytes) / mem->ost_count,
         .objects = mem->objects.ost_counts[ost],
-        .objects_max = (mem->objects.count_max - mem->objects.count) / mem->ost_count +
+        .objects_max = (mem->objects.count_max - mem->objects.table.count) / mem->ost_count +
                        mem->objects.ost_counts[ost],
     };
 }
@@ -1378,12 +899,7 @@ mem_statfs(struct ost_store *store, uint32_t ost, struct ost_statfs_rep *rep_out
 static bool
 mem_idle(struct ost_store *store)
 {
-    struct mem_store *mem = mem_of(store);
-
-    (void)store_slab_reserve(&mem->slots);
-    (void)store_slab_reserve(&mem->nodes);
-    (void)store_slab_reserve(&mem->objects.slab);
-    return store_pages_idle(&mem->pages);
+    return store_pages_idle(&mem_of(store)->pool.pages);
 }
 
 static void
@@ -1392,11 +908,11 @@ mem_stats_get(const struct ost_store *store, struct ost_store_stats *stats_out)
     const struct mem_store *mem = (const struct mem_store *)(const void *)store;
 
     *stats_out = (struct ost_store_stats){
-        .objects = mem->objects.count,
+        .objects = mem->objects.table.count,
         .objects_max = mem->objects.count_max,
-        .bytes_used = mem->pages.used_bytes,
-        .bytes_max = mem->pages.bytes_max,
-        .bytes_touched_free = mem->pages.touched_free_bytes,
+        .bytes_used = mem->pool.pages.used_bytes,
+        .bytes_max = mem->pool.pages.bytes_max,
+        .bytes_touched_free = mem->pool.pages.touched_free_bytes,
         .maps_out = mem->maps_out,
         .waiting = mem->waiting,
     };
@@ -1413,28 +929,27 @@ mem_open(const struct ost_store_options *options, struct ost_store **store_out)
     if (mem == NULL) {
         return -ENOMEM;
     }
-    int rc = store_objects_init(&mem->objects, sizeof(struct object), options->objects_max,
-                                options->ost_count);
+    arena_init(&mem->pool.arena, 0);
+    int rc = store_objects_init(&mem->objects, &mem->pool.arena, sizeof(struct object),
+                                options->objects_max, options->ost_count, options->seed);
 
     if (rc != 0) {
         goto fail_free;
     }
-    rc = store_pages_init(&mem->pages, options);
+    rc = store_pages_init(&mem->pool.pages, options);
     if (rc != 0) {
         goto fail_fini_objects;
     }
     mem->base.ops = &ost_store_mem;
     mem->ost_count = options->ost_count;
     base_list_init(&mem->ready);
-    store_slab_init(&mem->slots, sizeof(struct slot));
-    store_slab_init(&mem->nodes, sizeof(struct node));
-    store_slab_init(&mem->tables, SLOT_PAGES * sizeof(uint32_t));
     *store_out = &mem->base;
     return 0;
 
 fail_fini_objects:
     store_objects_fini(&mem->objects);
 fail_free:
+    arena_fini(&mem->pool.arena);
     free(mem);
     return rc;
 }
@@ -1445,12 +960,10 @@ mem_close(struct ost_store *store)
     struct mem_store *mem = mem_of(store);
 
     BASE_ASSERT(mem->maps_out == 0);
-    BASE_ASSERT_SIM((store_pages_check(&mem->pages), true));
-    store_pages_fini(&mem->pages);
-    store_slab_fini(&mem->slots);
-    store_slab_fini(&mem->nodes);
-    store_slab_fini(&mem->tables);
+    BASE_ASSERT_SIM((store_pages_check(&mem->pool.pages), true));
+    store_pages_fini(&mem->pool.pages);
     store_objects_fini(&mem->objects);
+    arena_fini(&mem->pool.arena);
     free(mem);
 }
 

@@ -27,6 +27,7 @@ struct object {
 struct null_store {
     struct ost_store base;
     struct store_objects objects;
+    struct arena arena;
     struct ost_store_memory memory;
     void *region;
     unsigned char *scratch;
@@ -194,7 +195,7 @@ null_statfs(struct ost_store *store, uint32_t ost, struct ost_statfs_rep *rep_ou
         .bytes = null->bytes_max / null->ost_count,
         .bytes_free = null->bytes_max / null->ost_count,
         .objects = null->objects.ost_counts[ost],
-        .objects_max = (null->objects.count_max - null->objects.count) / null->ost_count +
+        .objects_max = (null->objects.count_max - null->objects.table.count) / null->ost_count +
                        null->objects.ost_counts[ost],
     };
 }
@@ -305,7 +306,7 @@ null_append_end(struct ost_store *store, struct ost_store_op *op)
 static bool
 null_idle(struct ost_store *store)
 {
-    (void)store_slab_reserve(&null_of(store)->objects.slab);
+    (void)store;
     return false;
 }
 
@@ -315,7 +316,7 @@ null_stats_get(const struct ost_store *store, struct ost_store_stats *stats_out)
     const struct null_store *null = (const struct null_store *)(const void *)store;
 
     *stats_out = (struct ost_store_stats){
-        .objects = null->objects.count,
+        .objects = null->objects.table.count,
         .objects_max = null->objects.count_max,
         .bytes_max = null->bytes_max,
         .maps_out = null->maps_out,
@@ -334,8 +335,9 @@ null_open(const struct ost_store_options *options, struct ost_store **store_out)
     if (null == NULL) {
         return -ENOMEM;
     }
-    int rc = store_objects_init(&null->objects, sizeof(struct object), options->objects_max,
-                                options->ost_count);
+    arena_init(&null->arena, 0);
+    int rc = store_objects_init(&null->objects, &null->arena, sizeof(struct object),
+                                options->objects_max, options->ost_count, options->seed);
 
     if (rc != 0) {
         goto fail_free;
@@ -361,6 +363,7 @@ null_open(const struct ost_store_options *options, struct ost_store **store_out)
 fail_fini_objects:
     store_objects_fini(&null->objects);
 fail_free:
+    arena_fini(&null->arena);
     free(null);
     return rc;
 }
@@ -377,6 +380,7 @@ null_close(struct ost_store *store)
         free(null->scratch);
     }
     store_objects_fini(&null->objects);
+    arena_fini(&null->arena);
     free(null);
 }
 

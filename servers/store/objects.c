@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of objects: see objects.h.
- *
- * While the table doubles there are two arrays of buckets. A bucket of the old one is emptied as a
- * whole, so the number of the first that is not tells for any hash in which array its chain is.
+ * The objects of an OST store: see objects.h.
  */
 #include "servers/store/objects.h"
 
@@ -14,14 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_MIN      ((uint64_t)1 << 14)
-#define BUCKETS_PER_STEP 8u /* emptied per object added; more than 1 is enough to end in time */
-
 static uint64_t
-key_hash(const struct ost_object *key)
+key_hash(const struct store_objects *objects, const struct ost_object *key)
 {
-    return base_hash_u64(fid_hash(&key->fid) + ((uint64_t)key->stripe << 32) + key->ost +
-                         key->fid.ver);
+    const uint64_t hash = base_hash_combine(objects->seed ^ key->fid.seq, key->fid.oid);
+
+    return base_hash_u64(hash + ((uint64_t)key->stripe << 32) + key->ost + key->fid.ver);
 }
 
 static bool
@@ -30,114 +25,59 @@ key_equal(const struct ost_object *a, const struct ost_object *b)
     return fid_equal(&a->fid, &b->fid) && a->stripe == b->stripe && a->ost == b->ost;
 }
 
-/* The bucket where @hash is now. */
-static struct store_object **
-bucket_of(const struct store_objects *objects, uint64_t hash)
-{
-    if (objects->old_buckets != NULL && (hash & objects->old_mask) >= objects->old_next) {
-        return &objects->old_buckets[hash & objects->old_mask];
-    }
-    return &objects->buckets[hash & objects->mask];
-}
-
 int
-store_objects_init(struct store_objects *objects, size_t object_bytes, uint64_t count_max,
-                   uint32_t ost_count)
+store_objects_init(struct store_objects *objects, struct arena *arena, uint32_t object_bytes,
+                   uint64_t count_max, uint32_t ost_count, uint64_t seed)
 {
-    *objects = (struct store_objects){.mask = BUCKETS_MIN - 1, .count_max = count_max};
-    store_slab_init(&objects->slab, object_bytes);
-    objects->buckets = calloc(BUCKETS_MIN, sizeof(*objects->buckets));
+    *objects = (struct store_objects){
+        .arena = arena, .object_bytes = object_bytes, .count_max = count_max, .seed = seed};
     objects->ost_counts = calloc(ost_count, sizeof(*objects->ost_counts));
-    if (objects->buckets == NULL || objects->ost_counts == NULL) {
-        store_objects_fini(objects);
+    if (objects->ost_counts == NULL) {
         return -ENOMEM;
     }
-    return 0;
+    const int rc = table_init(&objects->table);
+
+    if (rc != 0) {
+        free(objects->ost_counts);
+    }
+    return rc;
 }
 
 void
 store_objects_fini(struct store_objects *objects)
 {
-    store_slab_fini(&objects->slab);
-    free(objects->buckets);
-    free(objects->old_buckets);
+    table_fini(&objects->table);
     free(objects->ost_counts);
-    *objects = (struct store_objects){0};
 }
 
 struct store_object *
 store_objects_find(const struct store_objects *objects, const struct ost_object *key)
 {
-    struct store_object *object = *bucket_of(objects, key_hash(key));
+    TABLE_FOREACH_OF(node, &objects->table, key_hash(objects, key))
+    {
+        struct store_object *object = BASE_CONTAINER_OF(node, struct store_object, node);
 
-    while (object != NULL && !key_equal(&object->key, key)) {
-        object = object->next;
-    }
-    return object;
-}
-
-/* Begins to double the table. Without memory the chains get longer, which is slow and right. */
-static void
-grow_begin(struct store_objects *objects)
-{
-    const uint64_t count = (objects->mask + 1) * 2;
-    struct store_object **buckets = calloc(count, sizeof(*buckets));
-
-    if (buckets == NULL) {
-        return;
-    }
-    objects->old_buckets = objects->buckets;
-    objects->old_mask = objects->mask;
-    objects->old_next = 0;
-    objects->buckets = buckets;
-    objects->mask = count - 1;
-}
-
-static void
-grow_step(struct store_objects *objects)
-{
-    for (uint32_t i = 0; i < BUCKETS_PER_STEP && objects->old_next <= objects->old_mask; i++) {
-        struct store_object *object = objects->old_buckets[objects->old_next++];
-
-        while (object != NULL) {
-            struct store_object *next = object->next;
-            struct store_object **bucket =
-                &objects->buckets[key_hash(&object->key) & objects->mask];
-
-            object->next = *bucket;
-            *bucket = object;
-            object = next;
+        if (key_equal(&object->key, key)) {
+            return object;
         }
     }
-    if (objects->old_next > objects->old_mask) {
-        free(objects->old_buckets);
-        objects->old_buckets = NULL;
-    }
+    return NULL;
 }
 
 struct store_object *
 store_objects_add(struct store_objects *objects, const struct ost_object *key)
 {
-    if (objects->count >= objects->count_max) {
+    if (objects->table.count >= objects->count_max) {
         return NULL;
     }
-    struct store_object *object = store_slab_take(&objects->slab);
+    struct store_object *object = arena_take(objects->arena, objects->object_bytes);
 
     if (object == NULL) {
         return NULL;
     }
-    if (objects->old_buckets != NULL) {
-        grow_step(objects);
-    } else if (objects->count > objects->mask) {
-        grow_begin(objects);
-    }
-    struct store_object **bucket = bucket_of(objects, key_hash(key));
-
-    (void)memset(object, 0, objects->slab.object_bytes);
+    (void)memset(object, 0, objects->object_bytes);
     object->key = *key;
-    object->next = *bucket;
-    *bucket = object;
-    objects->count++;
+    table_insert(&objects->table, &object->node, key_hash(objects, key));
     objects->ost_counts[key->ost]++;
     return object;
 }
@@ -145,20 +85,12 @@ store_objects_add(struct store_objects *objects, const struct ost_object *key)
 void
 store_objects_remove(struct store_objects *objects, struct store_object *object)
 {
-    struct store_object **at = bucket_of(objects, key_hash(&object->key));
-
-    while (*at != object) {
-        BASE_ASSERT(*at != NULL);
-        at = &(*at)->next;
-    }
-    *at = object->next;
-    object->next = NULL;
-    objects->count--;
+    table_remove(&objects->table, &object->node);
     objects->ost_counts[object->key.ost]--;
 }
 
 void
 store_objects_free(struct store_objects *objects, struct store_object *object)
 {
-    store_slab_return(&objects->slab, object);
+    arena_return(objects->arena, object, objects->object_bytes);
 }
