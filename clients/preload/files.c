@@ -33,6 +33,9 @@
 #define STOCK_MAX     4
 #define LINGERING_MAX 64
 
+#define STACK_PAGE_BYTES 4096u
+#define STACK_NEAR_BYTES 65536u /* pages so near to each other are of one stack */
+
 struct table {
     uint64_t magic;
     uint64_t dummy_dev;
@@ -62,10 +65,36 @@ static uint32_t stock_count;
 static struct file *lingering[LINGERING_MAX];
 static uint32_t lingering_count;
 
+/*
+ * The child of posix_spawn() shares our memory, thread-local too, but runs on a stack of its own.
+ * So pages of stack where getpid() has once said that they are ours need not ask again.
+ */
 bool
 files_is_owner(void)
 {
-    return (pid_t)RAW(getpid, 0) == owner_pid;
+    static __thread uintptr_t known_begin __attribute__((tls_model("initial-exec")));
+    static __thread uintptr_t known_bytes __attribute__((tls_model("initial-exec")));
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+    if (__builtin_expect(here - known_begin < known_bytes, 1)) {
+        return true;
+    }
+    if ((pid_t)RAW(getpid, 0) != owner_pid) {
+        return false;
+    }
+    const uintptr_t page = here & ~(uintptr_t)(STACK_PAGE_BYTES - 1);
+    const uintptr_t end = page + STACK_PAGE_BYTES;
+    if (known_bytes != 0 && page < known_begin && known_begin - page <= STACK_NEAR_BYTES) {
+        known_bytes += known_begin - page;
+        known_begin = page;
+    } else if (known_bytes != 0 && page >= known_begin &&
+               end - known_begin <= known_bytes + STACK_NEAR_BYTES) {
+        known_bytes = end - known_begin;
+    } else {
+        known_begin = page;
+        known_bytes = STACK_PAGE_BYTES;
+    }
+    return true;
 }
 
 /* ---- the table ---- */
@@ -370,6 +399,7 @@ files_install(struct causeway_file *open_file, int flags, const char *path)
                           memory_order_relaxed);
     file->open_file = open_file;
     file->path = path != NULL ? strdup(path) : NULL;
+    file->is_cloexec = is_cloexec;
     map_fd(fd, file);
     (void)pthread_mutex_unlock(&files_mutex);
     return fd;
@@ -505,14 +535,12 @@ drop_fd(int fd, bool may_stock)
     if (file->fd_count != 0 || atomic_load(&file->pin_count) != 0) {
         return false;
     }
-    const bool stocked = may_stock && stock_count < STOCK_MAX && fd > 2 &&
+    const bool stocked = may_stock && stock_count < STOCK_MAX && fd > 2 && !file->is_changed &&
                          !S_ISDIR(file->description->mode) &&
                          atomic_load(&file->description->reference_count) == 1;
     if (stocked) {
         stocks[stock_count++] =
-            (struct stock){.fd = fd,
-                           .index = file->index,
-                           .is_cloexec = ((int)RAW(fcntl, fd, F_GETFD) & FD_CLOEXEC) != 0};
+            (struct stock){.fd = fd, .index = file->index, .is_cloexec = file->is_cloexec};
     }
     file_end(file, stocked);
     return stocked;
@@ -562,9 +590,21 @@ files_copied(int from, int to)
     (void)pthread_mutex_lock(&files_mutex);
     const uint32_t mapped = files_map[from];
     if (mapped != 0 && by_index[mapped - 1] != NULL) {
+        by_index[mapped - 1]->is_changed = true;
         map_fd(to, by_index[mapped - 1]);
     }
     (void)pthread_mutex_unlock(&files_mutex);
+}
+
+void
+files_changed(int fd)
+{
+    struct file *file = files_peek(fd);
+
+    if (file != NULL) {
+        file->is_changed = true;
+        files_put(file);
+    }
 }
 
 void
@@ -605,6 +645,7 @@ adopt(int fd)
     }
     struct file *file = by_index[index] != NULL ? by_index[index] : file_make((uint32_t)index);
     if (file != NULL) {
+        file->is_changed = true;
         map_fd(fd, file);
     }
 }

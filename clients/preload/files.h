@@ -43,6 +43,8 @@ struct file {
     uint32_t fd_count;               /* descriptors of this process */
     atomic_uint pin_count;           /* calls under way */
     bool has_locks;                  /* fcntl locks were taken through it */
+    bool is_cloexec;                 /* its placeholder is, as files_install() left it */
+    bool is_changed;                 /* ... and the program may have changed that since */
     struct causeway_file *open_file; /* NULL: not yet opened by this process */
     char *path;                      /* a directory's, for fchdir(); NULL: unknown */
 };
@@ -81,10 +83,14 @@ int files_close(int fd);
 /* @to became a copy of @from by the kernel (from is ours). */
 void files_copied(int from, int to);
 
+/* The program may have changed close-on-exec of @fd, which is ours. */
+void files_changed(int fd);
+
 /* The kernel closed or replaced @fd (dup2 onto it). */
 void files_forget(int fd);
 
-/* Is this thread's process the one that owns the tables, or a vfork() child that shares them? */
+/* Is this the process that owns the tables, or a child that posix_spawn() made and that shares
+ * them? */
 bool files_is_owner(void);
 
 /* Around fork(). */

@@ -372,8 +372,10 @@ fcntl_ours(int fd, int command, void *argument)
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         return copied(fd, (int)RAW(fcntl, fd, command, argument));
-    case F_GETFD:
     case F_SETFD:
+        files_changed(fd);
+        return (int)RAW(fcntl, fd, command, argument);
+    case F_GETFD:
         return (int)RAW(fcntl, fd, command, argument);
     default:
         break;
@@ -448,7 +450,11 @@ hook_ioctl(int fd, unsigned long request, ...)
     va_start(args, request);
     void *argument = va_arg(args, void *);
     va_end(args);
-    if (!files_has(fd) || request == FIOCLEX || request == FIONCLEX) {
+    if (files_has(fd) && (request == FIOCLEX || request == FIONCLEX)) {
+        files_changed(fd);
+        return (int)RAW(ioctl, fd, request, argument);
+    }
+    if (!files_has(fd)) {
         return (int)RAW(ioctl, fd, request, argument);
     }
     if (request == FIONBIO) {
