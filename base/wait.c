@@ -20,7 +20,7 @@
 #define YIELD_GIVEN_NS   1500u    /* an empty yield takes 0.4 us; two switches take above 2 */
 #define YIELD_SLICE_NS   1000000u /* somebody ran to the end of a time slice */
 #define SHARED_MEMORY    8u
-#define BRIEF_SPIN_NS    800u
+#define BRIEF_SPIN_NS    2000u
 #define BRIEF_LOSS       3u /* one failure undoes so many successes */
 #define BRIEF_SCORE_MAX  16u
 #define BRIEF_PERIOD     16u /* a brief spin in so many waits is made in any case */

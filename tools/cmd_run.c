@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +36,13 @@
 
 struct run {
     uint64_t reactors, osts, stripe_count, stripe_bytes, mem_bytes, prefault_bytes;
-    uint64_t timeout_ns, ring_bytes, first_cpu;
-    const char *store, *prefix, *bulk_path, *rma_path, *json, *preload;
+    uint64_t timeout_ns, ring_bytes;
+    const char *store, *cpus, *prefix, *bulk_path, *rma_path, *json, *preload;
     bool no_lease, checksum, quiet, verbose;
+
+    bool is_split;
+    int reactor_cpus[HOST_REACTORS_MAX];
+    cpu_set_t command_cpus;
 
     char dir[PATH_MAX];
     char preload_path[PATH_MAX];
@@ -235,7 +240,7 @@ make_environment(const struct run *run)
 }
 
 static pid_t
-start_command(char **argv, char **env, const sigset_t *signals_before)
+start_command(const struct run *run, char **argv, char **env, const sigset_t *signals_before)
 {
     const pid_t parent = getpid();
     const pid_t child = fork();
@@ -248,6 +253,9 @@ start_command(char **argv, char **env, const sigset_t *signals_before)
         _exit(1);
     }
     (void)sigprocmask(SIG_SETMASK, signals_before, NULL);
+    if (run->is_split) {
+        (void)sched_setaffinity(0, sizeof(run->command_cpus), &run->command_cpus);
+    }
     (void)execvpe(argv[0], argv, env);
     const int error = errno;
     (void)dprintf(STDERR_FILENO, "causeway run: %s: %s\n", argv[0], strerror(error));
@@ -318,6 +326,43 @@ end_leftovers(pid_t janitor)
 
 /* ---- all of it ---- */
 
+/*
+ * Gives the servers the last of the CPUs that we may use, and the command the others: neither waits
+ * for the other to be scheduled, and what the servers cost shows apart. Returns 0, or -EINVAL said.
+ */
+static int
+split_cpus(struct run *run)
+{
+    int left = 0;
+
+    CPU_ZERO(&run->command_cpus);
+    if (strcmp(run->cpus, "shared") == 0 ||
+        sched_getaffinity(0, sizeof(run->command_cpus), &run->command_cpus) != 0) {
+        return 0;
+    }
+    left = CPU_COUNT(&run->command_cpus);
+    if ((uint64_t)left <= run->reactors) {
+        if (strcmp(run->cpus, "auto") == 0) {
+            return 0;
+        }
+        (void)fprintf(
+            stderr,
+            "causeway run: option 'cpus': split wants more than %d CPUs for %llu reactors "
+            "and the command\n",
+            left, (unsigned long long)run->reactors);
+        return -EINVAL;
+    }
+    uint64_t reactor = run->reactors;
+    for (unsigned cpu = CPU_SETSIZE - 1; reactor > 0; cpu--) {
+        if (CPU_ISSET(cpu, &run->command_cpus)) {
+            CPU_CLR(cpu, &run->command_cpus);
+            run->reactor_cpus[--reactor] = (int)cpu;
+        }
+    }
+    run->is_split = true;
+    return 0;
+}
+
 static void
 fill_servers(const struct run *run, struct mds_ost *osts, struct mds_options *mds,
              struct oss_options *oss, struct host_options *host)
@@ -342,19 +387,18 @@ fill_servers(const struct run *run, struct mds_ost *osts, struct mds_options *md
                                 .bytes_max = run->mem_bytes / run->reactors,
                                 .prefault_bytes = run->prefault_bytes / run->reactors,
                                 .no_lease = run->no_lease};
-    *host =
-        (struct host_options){.name = "run",
-                              .net = "shm",
-                              .address = "1",
-                              .run_dir = run->dir,
-                              .reactors = (uint32_t)run->reactors,
-                              .ring_bytes = run->ring_bytes,
-                              .rma_path = run->rma_path,
-                              .timeout_ns = run->timeout_ns,
-                              .first_cpu = run->first_cpu == 4096 ? -1 : (int32_t)run->first_cpu,
-                              .mds = mds,
-                              .oss = oss,
-                              .log_level = run->verbose ? LNET_LOG_DEBUG : LNET_LOG_WARN};
+    *host = (struct host_options){.name = "run",
+                                  .net = "shm",
+                                  .address = "1",
+                                  .run_dir = run->dir,
+                                  .reactors = (uint32_t)run->reactors,
+                                  .ring_bytes = run->ring_bytes,
+                                  .rma_path = run->rma_path,
+                                  .timeout_ns = run->timeout_ns,
+                                  .cpus = run->is_split ? run->reactor_cpus : NULL,
+                                  .mds = mds,
+                                  .oss = oss,
+                                  .log_level = run->verbose ? LNET_LOG_DEBUG : LNET_LOG_WARN};
     for (int path = 0; path < BULK_PATH_COUNT; path++) {
         if (strcmp(bulk_path_name((enum bulk_path)path), run->bulk_path) == 0) {
             host->bulk_path = (uint32_t)path;
@@ -406,7 +450,7 @@ run_on_servers(struct run *run, char **argv)
     }
     char **env = make_environment(run);
     const uint64_t start_ns = base_clock_now_ns();
-    const pid_t child = env != NULL ? start_command(argv, env, &before) : -1;
+    const pid_t child = env != NULL ? start_command(run, argv, env, &before) : -1;
     if (child < 0) {
         (void)fprintf(stderr, "causeway run: cannot start %s: %s\n", argv[0],
                       lnet_error_name(-errno));
@@ -435,7 +479,7 @@ cmd_run(int argc, char **argv)
                       .prefault_bytes = UINT64_C(256) << 20,
                       .timeout_ns = UINT64_C(10000000000),
                       .ring_bytes = 65536,
-                      .first_cpu = 4096,
+                      .cpus = "auto",
                       .store = "mem",
                       .prefix = "/causeway",
                       .bulk_path = "auto",
@@ -470,8 +514,9 @@ cmd_run(int argc, char **argv)
          "of one direction of a connection"},
         {"timeout", 't', OPTION_SECONDS, &run.timeout_ns, 1000000, UINT64_C(3600000000000), NULL,
          "SECONDS", "of one try of a request"},
-        {"first-cpu", 0, OPTION_COUNT, &run.first_cpu, 0, 4096, NULL, "N",
-         "pin reactor i to CPU N + i; 4096: do not pin"},
+        {"cpus", 0, OPTION_TEXT, &run.cpus, 0, 0, "auto|split|shared", "HOW",
+         "split: CPUs of their own for the servers, the others for CMD; auto: split if there are "
+         "enough"},
         {"preload", 0, OPTION_TEXT, &run.preload, 0, 0, NULL, "FILE", "another preload library"},
         {"json", 'j', OPTION_TEXT, &run.json, 0, 0, NULL, "FILE", "write the summary as JSON too"},
         {"quiet", 'q', OPTION_FLAG, &run.quiet, 0, 0, NULL, NULL, "no summary"},
@@ -501,6 +546,9 @@ cmd_run(int argc, char **argv)
     if (run.stripe_bytes % 65536 != 0) {
         (void)fprintf(stderr, "causeway run: option 'stripe-size': %llu is no multiple of 64k\n",
                       (unsigned long long)run.stripe_bytes);
+        return 2;
+    }
+    if (split_cpus(&run) != 0) {
         return 2;
     }
     int rc = find_preload(&run);

@@ -139,8 +139,22 @@ split_nid(const char *command, const char *text, const char **address_out, const
     return 0;
 }
 
+/* The CPUs of the reactors: @first_cpu and those after it; NULL: they are not pinned. */
+static const int *
+cpus_from(uint64_t first_cpu, uint64_t reactors, int cpus[HOST_REACTORS_MAX])
+{
+    if (first_cpu == CPU_NONE) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < reactors; i++) {
+        cpus[i] = (int)(first_cpu + i);
+    }
+    return cpus;
+}
+
 static int
-fill_host(const char *name, const struct common *common, struct host_options *host)
+fill_host(const char *name, const struct common *common, int cpus[HOST_REACTORS_MAX],
+          struct host_options *host)
 {
     *host = (struct host_options){
         .name = name,
@@ -153,7 +167,7 @@ fill_host(const char *name, const struct common *common, struct host_options *ho
         .bulk_path = bulk_path_of(common->bulk_path),
         .any_user = common->any_user,
         .timeout_ns = common->timeout_ns,
-        .first_cpu = common->first_cpu == CPU_NONE ? -1 : (int32_t)common->first_cpu,
+        .cpus = cpus_from(common->first_cpu, common->reactors, cpus),
         .log_level = common->verbose ? LNET_LOG_DEBUG : LNET_LOG_WARN,
     };
     return split_nid(name, common->nid, &host->address, &host->net);
@@ -253,6 +267,7 @@ cmd_mds(int argc, char **argv)
     struct mds_ost osts[64];
     uint32_t ost_count = 0;
     struct host_options host;
+    int cpus[HOST_REACTORS_MAX];
 
     if (options_read(&set, argc, argv) != argc) {
         (void)fprintf(stderr, "causeway mds: takes options only; see causeway mds --help\n");
@@ -275,7 +290,7 @@ cmd_mds(int argc, char **argv)
                                     .exports_max = (uint32_t)common.exports_max,
                                     .store = common.store,
                                     .inodes_max = inodes_max};
-    if (fill_host("mds", &common, &host) != 0) {
+    if (fill_host("mds", &common, cpus, &host) != 0) {
         return 2;
     }
     host.mds = &mds;
@@ -309,6 +324,7 @@ cmd_oss(int argc, char **argv)
         BASE_ARRAY_LEN(options),
     };
     struct host_options host;
+    int cpus[HOST_REACTORS_MAX];
 
     if (options_read(&set, argc, argv) != argc) {
         (void)fprintf(stderr, "causeway oss: takes options only; see causeway oss --help\n");
@@ -321,7 +337,7 @@ cmd_oss(int argc, char **argv)
                                     .prefault_bytes = prefault_bytes,
                                     .exports_max = (uint32_t)common.exports_max,
                                     .no_lease = no_lease};
-    if (fill_host("oss", &common, &host) != 0) {
+    if (fill_host("oss", &common, cpus, &host) != 0) {
         return 2;
     }
     host.oss = &oss;

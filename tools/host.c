@@ -170,14 +170,14 @@ pin(const struct host_reactor *reactor)
     const struct host_options *options = &reactor->host->options;
     cpu_set_t set;
 
-    if (options->first_cpu < 0) {
+    if (options->cpus == NULL) {
         return;
     }
     CPU_ZERO(&set);
-    CPU_SET((unsigned)options->first_cpu + reactor->index, &set);
+    CPU_SET((unsigned)options->cpus[reactor->index], &set);
     if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) != 0) {
         (void)fprintf(stderr, "causeway %s: reactor %u runs unpinned: no CPU %u here\n",
-                      options->name, reactor->index, (unsigned)options->first_cpu + reactor->index);
+                      options->name, reactor->index, (unsigned)options->cpus[reactor->index]);
     }
 }
 

@@ -30,7 +30,7 @@ struct host_options {
     bool any_user;
     uint64_t timeout_ns;
     uint64_t spin_ns, yield_ns;    /* of the idle loop; 0: defaults */
-    int32_t first_cpu;             /* pin reactor i to CPU first_cpu + i; -1: do not pin */
+    const int *cpus;               /* pin reactor i to CPU cpus[i]; NULL: do not pin */
     const struct mds_options *mds; /* NULL: none. reactor, reactors, nid are filled in */
     const struct oss_options *oss; /* NULL: none */
     int32_t log_level;
