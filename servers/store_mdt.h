@@ -106,6 +106,18 @@ struct mdt_make {
     uint32_t target_bytes;
 };
 
+/* A name for a directory. */
+struct mdt_name {
+    const char *name;
+    uint32_t bytes;
+    uint8_t type;             /* without `inode`: DT_REG ... */
+    struct mdt_inode *inode;  /* what it names; NULL: what fid and type say */
+    const struct fid *fid;    /* without `inode` */
+    struct mdt_dirent *reuse; /* a name of the same directory that the caller removes next, whose
+                                 cookie it gets, so that a reader never meets a renamed entry twice;
+                                 or NULL */
+};
+
 struct mdt_store_ops {
     const char *name;
     bool keeps_nothing; /* "null": no calls but open and close; the MDS answers by itself */
@@ -128,14 +140,9 @@ struct mdt_store_ops {
     int (*make)(struct mdt_store *store, const struct mdt_make *make, struct mdt_inode **inode_out);
     /* Forgets an inode without names; a directory is empty. */
     void (*drop)(struct mdt_store *store, struct mdt_inode *inode);
-    /*
-     * Puts a name that is not there into @dir. @inode or, if that is NULL, @fid and @type tell what
-     * it names. @reuse: a name of @dir that the caller removes next and whose cookie it gets (so
-     * that a reader never meets a renamed entry twice), or NULL. Errors: -ENOSPC.
-     */
-    int (*insert)(struct mdt_store *store, struct mdt_inode *dir, const char *name, uint32_t bytes,
-                  struct mdt_inode *inode, const struct fid *fid, uint8_t type,
-                  struct mdt_dirent *reuse, struct mdt_dirent **dirent_out);
+    /* Puts a name that is not there into @dir. Errors: -ENOSPC. */
+    int (*insert)(struct mdt_store *store, struct mdt_inode *dir, const struct mdt_name *name,
+                  struct mdt_dirent **dirent_out);
     void (*remove)(struct mdt_store *store, struct mdt_dirent *dirent);
     /* Makes a name mean something else; it keeps its cookie. */
     void (*retarget)(struct mdt_store *store, struct mdt_dirent *dirent, struct mdt_inode *inode,

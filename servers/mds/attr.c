@@ -103,62 +103,76 @@ mds_setattr_validate(const struct mds_call *call)
     return 0;
 }
 
-/* Whether the request may change what it wants to of this inode. */
+/* Whether it may change the size: who has it open for writing, or the permission. */
 static int
-setattr_permitted(struct mds *mds, const struct mds_call *call, const struct mdt_inode *inode)
+setattr_size_permitted(struct mds *mds, const struct mds_call *call, const struct mds_attr *attr)
 {
     const struct mds_setattr_req *req = call->body;
-    const struct mds_attr *attr = &inode->attr;
-    const uint32_t uid = req->head.uid;
-    const bool is_owner = uid == 0 || uid == attr->uid;
 
-    if ((req->valid & MDS_SET_SIZE) != 0) {
-        if (S_ISDIR(attr->mode)) {
-            return -EISDIR;
-        }
-        if (!S_ISREG(attr->mode)) {
-            return -EINVAL;
-        }
-        if (req->handle != 0) {
-            const struct mds_handle *handle =
-                mds_handle_find(mds, call->client, req->handle, &attr->fid);
-
-            if (handle == NULL || (handle->flags & MDS_OPEN_WRITE) == 0) {
-                return -EBADF;
-            }
-        } else if (!mds_permits(attr, uid, req->head.gid, 2)) {
-            return -EACCES;
-        }
+    if (S_ISDIR(attr->mode)) {
+        return -EISDIR;
     }
-    if ((req->valid & MDS_SET_UID) != 0 && uid != 0 && (!is_owner || req->uid != attr->uid)) {
+    if (!S_ISREG(attr->mode)) {
+        return -EINVAL;
+    }
+    if (req->handle != 0) {
+        const struct mds_handle *handle =
+            mds_handle_find(mds, call->client, req->handle, &attr->fid);
+
+        return handle == NULL || (handle->flags & MDS_OPEN_WRITE) == 0 ? -EBADF : 0;
+    }
+    return mds_permits(attr, req->head.uid, req->head.gid, 2) ? 0 : -EACCES;
+}
+
+/* Whether it may change the owner and the group. */
+static int
+setattr_owner_permitted(const struct mds_setattr_req *req, const struct mds_attr *attr)
+{
+    const bool is_owner = req->head.uid == attr->uid;
+
+    if (req->head.uid == 0) {
+        return 0;
+    }
+    if ((req->valid & MDS_SET_UID) != 0 && (!is_owner || req->uid != attr->uid)) {
         return -EPERM;
     }
-    if ((req->valid & MDS_SET_GID) != 0 && uid != 0 &&
+    if ((req->valid & MDS_SET_GID) != 0 &&
         (!is_owner || (req->gid != attr->gid && req->gid != req->head.gid))) {
         return -EPERM;
     }
-    if ((req->valid & MDS_SET_MODE) != 0) {
-        if (S_ISLNK(attr->mode)) {
-            return -EOPNOTSUPP;
-        }
-        if (!is_owner) {
-            return -EPERM;
-        }
+    return 0;
+}
+
+/* Whether the request may change what it wants to of this inode. */
+static int
+setattr_permitted(struct mds *mds, const struct mds_call *call, const struct mds_attr *attr)
+{
+    const uint32_t for_owner = MDS_SET_MODE | MDS_SET_ATIME | MDS_SET_MTIME | MDS_SET_STRIPE;
+    const struct mds_setattr_req *req = call->body;
+    const bool is_owner = req->head.uid == 0 || req->head.uid == attr->uid;
+    int rc = 0;
+
+    if ((req->valid & MDS_SET_SIZE) != 0) {
+        rc = setattr_size_permitted(mds, call, attr);
     }
-    if ((req->valid & (MDS_SET_ATIME | MDS_SET_MTIME)) != 0 && !is_owner) {
+    if (rc == 0) {
+        rc = setattr_owner_permitted(req, attr);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if ((req->valid & MDS_SET_MODE) != 0 && S_ISLNK(attr->mode)) {
+        return -EOPNOTSUPP;
+    }
+    if ((req->valid & MDS_SET_STRIPE) != 0 && !S_ISDIR(attr->mode)) {
+        return -ENOTDIR;
+    }
+    if ((req->valid & for_owner) != 0 && !is_owner) {
         return -EPERM;
     }
     if ((req->valid & (MDS_SET_ATIME_NOW | MDS_SET_MTIME_NOW)) != 0 && !is_owner &&
-        !mds_permits(attr, uid, req->head.gid, 2)) {
+        !mds_permits(attr, req->head.uid, req->head.gid, 2)) {
         return -EACCES;
-    }
-    if ((req->valid & MDS_SET_STRIPE) != 0) {
-        if (!S_ISDIR(attr->mode)) {
-            return -ENOTDIR;
-        }
-        if (!is_owner) {
-            return -EPERM;
-        }
     }
     return 0;
 }
@@ -219,7 +233,7 @@ mds_setattr(struct mds *mds, struct mds_call *call)
         rc = mds_walk(mds, call, &where, 0, &walk);
     }
     if (rc == 0) {
-        rc = setattr_permitted(mds, call, walk.inode);
+        rc = setattr_permitted(mds, call, &walk.inode->attr);
     }
     if (rc != 0) {
         return rc;

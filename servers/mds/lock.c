@@ -113,54 +113,74 @@ conflict_find(const struct mdt_locks *locks, const struct mds_client *client,
     return first;
 }
 
+/* What happens to the owner's ranges. */
+struct cut {
+    const struct mds_client *client;
+    const struct mds_flock *req;
+    uint64_t start; /* grows over neighbours of the same type */
+    uint64_t end;
+    struct range *spare; /* for a range that becomes two */
+};
+
+/* The bytes of @range behind the cut become a range of their own, before @next. */
+static void
+range_split(struct cut *cut, struct range *range, struct base_list *next)
+{
+    struct range *tail = cut->spare;
+
+    BASE_ASSERT(tail != NULL); /* only one range can be around the cut */
+    cut->spare = NULL;
+    tail->client = range->client;
+    tail->owner = range->owner;
+    tail->handle = range->handle;
+    tail->type = range->type;
+    tail->pid = range->pid;
+    tail->start = cut->end + 1;
+    tail->end = range->end;
+    base_list_append(next, &tail->link);
+}
+
+/* Takes the cut out of one range that it overlaps. */
+static void
+range_cut(struct mds *mds, struct cut *cut, struct range *range, struct base_list *next)
+{
+    const bool has_head = range->start < cut->start;
+    const bool has_tail = range->end > cut->end;
+
+    if (has_head && has_tail) {
+        range_split(cut, range, next);
+    }
+    if (has_head) {
+        range->end = cut->start - 1;
+    } else if (has_tail) {
+        range->start = cut->end + 1;
+    } else {
+        range_free(mds, range);
+    }
+}
+
 /*
- * Takes [start, end] out of the owner's ranges; a range around it becomes two, of which @spare is
- * the second. With @type of a lock, neighbours of that type are taken in whole: *start and *end
- * grow.
+ * Takes the cut out of the owner's ranges. Of a lock, those of its type that touch it are taken in
+ * whole.
  */
 static void
-ranges_cut(struct mds *mds, struct mdt_locks *locks, const struct mds_client *client,
-           const struct mds_flock *req, uint64_t *start, uint64_t *end, struct range **spare)
+ranges_cut(struct mds *mds, struct mdt_locks *locks, struct cut *cut)
 {
     BASE_LIST_FOREACH_SAFE(link, next, &locks->ranges) {
         struct range *range = BASE_CONTAINER_OF(link, struct range, link);
 
-        if (!is_mine(range, client, req->owner)) {
+        if (!is_mine(range, cut->client, cut->req->owner)) {
             continue;
         }
-        const bool touches = (range->start <= *end || range->start - *end == 1) &&
-                             (range->end >= *start || *start - range->end == 1);
-        const bool overlaps = range->start <= *end && range->end >= *start;
+        const bool touches = (range->start <= cut->end || range->start - cut->end == 1) &&
+                             (range->end >= cut->start || cut->start - range->end == 1);
 
-        if (touches && range->type == req->type) {
-            *start = base_min_u64(*start, range->start);
-            *end = base_max_u64(*end, range->end);
+        if (touches && range->type == cut->req->type) {
+            cut->start = base_min_u64(cut->start, range->start);
+            cut->end = base_max_u64(cut->end, range->end);
             range_free(mds, range);
-        } else if (overlaps) {
-            const bool has_head = range->start < *start;
-            const bool has_tail = range->end > *end;
-
-            if (has_head && has_tail) {
-                struct range *tail = *spare;
-
-                BASE_ASSERT(tail != NULL);
-                *spare = NULL;
-                tail->client = range->client;
-                tail->owner = range->owner;
-                tail->handle = range->handle;
-                tail->type = range->type;
-                tail->pid = range->pid;
-                tail->start = *end + 1;
-                tail->end = range->end;
-                range->end = *start - 1;
-                base_list_append(next, &tail->link); /* before the next one */
-            } else if (has_head) {
-                range->end = *start - 1;
-            } else if (has_tail) {
-                range->start = *end + 1;
-            } else {
-                range_free(mds, range);
-            }
+        } else if (range->start <= cut->end && range->end >= cut->start) {
+            range_cut(mds, cut, range, next);
         }
     }
 }
@@ -170,21 +190,25 @@ flock_change(struct mds *mds, struct mds_handle *handle, const struct mds_flock 
 {
     struct mdt_locks *locks = locks_get(mds, handle->inode);
     struct range *range = locks == NULL ? NULL : range_make(mds);
-    struct range *spare = range == NULL ? NULL : range_make(mds);
-    uint64_t start = req->start;
-    uint64_t end = req->end;
+    struct cut cut = {
+        .client = handle->client,
+        .req = req,
+        .start = req->start,
+        .end = req->end,
+        .spare = range == NULL ? NULL : range_make(mds),
+    };
     int rc = 0;
 
-    if (spare == NULL) {
+    if (cut.spare == NULL) {
         rc = -ENOLCK;
     } else {
-        ranges_cut(mds, locks, handle->client, req, &start, &end, &spare);
+        ranges_cut(mds, locks, &cut);
         if (req->type != MDS_LOCK_UNLOCK) {
             range->client = handle->client;
             range->owner = req->owner;
             range->handle = handle;
-            range->start = start;
-            range->end = end;
+            range->start = cut.start;
+            range->end = cut.end;
             range->type = req->type;
             range->pid = req->pid;
             base_list_append(&locks->ranges, &range->link);
@@ -195,8 +219,8 @@ flock_change(struct mds *mds, struct mds_handle *handle, const struct mds_flock 
     if (range != NULL) {
         range_free(mds, range);
     }
-    if (spare != NULL) {
-        range_free(mds, spare);
+    if (cut.spare != NULL) {
+        range_free(mds, cut.spare);
     }
     if (locks != NULL) {
         locks_put(mds, locks);

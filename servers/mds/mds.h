@@ -47,6 +47,7 @@ enum mds_rc {
     MDS_STOPPED = 1,   /* the walk could not be ended here: the reply says so, its status is 0 */
     MDS_PARKED = 2,    /* the reply comes later */
     MDS_WAIT = 3,      /* something is busy: park the call and run it again */
+    MDS_GO_ON = 5,     /* within a walk: there is a next component */
     MDS_LINK_AWAY = 4, /* mds.away: a symlink stands in the way that is another reactor's */
 };
 
@@ -312,10 +313,17 @@ struct mds_place {
 };
 
 /*
- * Walks. Return: 0 with *@walk; a negative errno; or MDS_STOPPED, MDS_WAIT.
+ * Walks. Return: 0 with *@place; a negative errno; or MDS_STOPPED, MDS_WAIT.
  */
 int mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, uint32_t mode,
-             struct mds_place *walk);
+             struct mds_place *place);
+
+/* Gives @inode the name of a place that is free. Errors: -ENOSPC. */
+int mds_place_fill(struct mds *mds, const struct mds_place *place, struct mdt_inode *inode,
+                   struct mdt_dirent **dirent_out);
+
+/* Takes the name without a meaning yet: for an operation that marks it busy. Errors: -ENOSPC. */
+int mds_place_hold(struct mds *mds, const struct mds_place *place, struct mdt_dirent **dirent_out);
 
 /* Reads the head of a request: bounds and flags. Errors: -EINVAL, -ENAMETOOLONG. */
 int mds_where_init(struct mds_where *where, const struct mds_call *call, uint32_t fixed_bytes,
@@ -480,7 +488,7 @@ void mds_destroy_file(struct mds *mds, const struct mds_attr *attr);
 void mds_destroy_tick(struct mds *mds);
 
 /* The answer to env.destroy(): what was in flight is done, or is to be tried again. */
-void mds_destroy_done(struct mds *mds, uint32_t target, int status);
+void mds_destroy_done(struct mds *mds, uint32_t index, int status);
 
 /* ---- the requests, by file ---- */
 

@@ -100,8 +100,7 @@ mds_create(struct mds *mds, struct mds_call *call)
     if (rc != 0) {
         return rc;
     }
-    rc = mds->ops->insert(mds->store, dir, walk.name, walk.name_bytes, inode, NULL, 0, NULL,
-                          &dirent);
+    rc = mds_place_fill(mds, &walk, inode, &dirent);
     if (rc != 0) {
         mds->ops->drop(mds->store, inode);
         return rc;
@@ -175,8 +174,7 @@ mds_link(struct mds *mds, struct mds_call *call)
     if (rc != 0) {
         return rc;
     }
-    rc = mds->ops->insert(mds->store, target.dir, target.name, target.name_bytes, inode, NULL, 0,
-                          NULL, &dirent);
+    rc = mds_place_fill(mds, &target, inode, &dirent);
     if (rc != 0) {
         return rc;
     }

@@ -147,8 +147,7 @@ open_make(struct mds *mds, struct mds_call *call, const struct mds_place *walk,
         return rc;
     }
     if (has_name) {
-        rc = mds->ops->insert(mds->store, dir, walk->name, walk->name_bytes, inode, NULL, 0, NULL,
-                              &dirent);
+        rc = mds_place_fill(mds, walk, inode, &dirent);
     }
     if (rc != 0) {
         mds->ops->drop(mds->store, inode);

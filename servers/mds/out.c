@@ -238,8 +238,14 @@ out_insert(struct mds *mds, struct mds_call *call, const struct out_req *req, st
     if (rc != 0 || (req->flags & OUT_CHECK) != 0) {
         return rc;
     }
-    rc = mds->ops->insert(mds->store, place.dir, place.name, place.name_bytes, NULL, &req->fid,
-                          req->type, NULL, &dirent);
+    const struct mdt_name name = {
+        .name = place.name,
+        .bytes = place.name_bytes,
+        .type = req->type,
+        .fid = &req->fid,
+    };
+
+    rc = mds->ops->insert(mds->store, place.dir, &name, &dirent);
     if (rc == 0) {
         mds_dir_touch(mds, place.dir);
     }
@@ -274,17 +280,15 @@ out_prepare(struct mds *mds, struct mds_call *call, const struct out_req *req, s
         return 0;
     }
     if (place.dirent == NULL) {
-        const struct fid none = {0};
-
         if (place.dir->attr.nlink == 0) {
             return -ENOENT;
         }
-        rc = mds->ops->insert(mds->store, place.dir, place.name, place.name_bytes, NULL, &none,
-                              DT_UNKNOWN, NULL, &place.dirent);
+        rc = mds_place_hold(mds, &place, &place.dirent);
         if (rc != 0) {
             return rc;
         }
     }
+    BASE_ASSERT(place.dirent != NULL);
     BASE_ASSERT(place.dirent->is_busy == 0);
     place.dirent->is_busy = MDS_BUSY_TOKEN;
     place.dir->busy_count++;

@@ -75,6 +75,48 @@ fill_names(struct mds *mds, const struct mdt_inode *dir, uint64_t cookie, uint64
     }
 }
 
+/*
+ * Who may read: whoever opened it, or has the permission. *@handle_out is NULL without one.
+ */
+static int
+readdir_permitted(struct mds *mds, const struct mds_call *call, const struct mdt_inode *dir,
+                  struct mds_handle **handle_out)
+{
+    const struct mds_readdir_req *req = call->body;
+
+    *handle_out = NULL;
+    if (!S_ISDIR(dir->attr.mode)) {
+        return -ENOTDIR;
+    }
+    if (req->handle != 0) {
+        *handle_out = mds_handle_find(mds, call->client, req->handle, &dir->attr.fid);
+        return *handle_out == NULL || ((*handle_out)->flags & MDS_OPEN_READ) == 0 ? -EBADF : 0;
+    }
+    if (dir->attr.nlink == 0) {
+        return -ENOENT;
+    }
+    return mds_permits(&dir->attr, req->head.uid, req->head.gid, 4) ? 0 : -EACCES;
+}
+
+/* Fills in everything after @cookie. */
+static int
+fill_all(struct mds *mds, const struct mdt_inode *dir, uint64_t cookie, uint64_t end,
+         struct filler *filler, bool *is_end_out)
+{
+    if (cookie == 0) {
+        if (!fill(filler, &dir->attr.fid, 1, DT_DIR, ".", 1)) {
+            return -EINVAL;
+        }
+        cookie = 1;
+    }
+    if (cookie == 1 && !fill(filler, &dir->u.dir.parent, 2, DT_DIR, "..", 2)) {
+        return filler->count == 0 ? -EINVAL : 0;
+    }
+    const int rc = fill_names(mds, dir, cookie, end, filler, is_end_out);
+
+    return rc == 0 && filler->count == 0 && !*is_end_out ? -EINVAL : rc; /* not even one fits */
+}
+
 int
 mds_readdir(struct mds *mds, struct mds_call *call)
 {
@@ -91,51 +133,25 @@ mds_readdir(struct mds *mds, struct mds_call *call)
     if (rc == 0) {
         rc = mds_walk(mds, call, &where, 0, &walk);
     }
+    if (rc == 0) {
+        rc = readdir_permitted(mds, call, walk.inode, &handle);
+    }
     if (rc != 0) {
         return rc;
     }
     const struct mdt_inode *dir = walk.inode;
-
-    if (!S_ISDIR(dir->attr.mode)) {
-        return -ENOTDIR;
-    }
-    if (req->handle != 0) {
-        handle = mds_handle_find(mds, call->client, req->handle, &dir->attr.fid);
-        if (handle == NULL || (handle->flags & MDS_OPEN_READ) == 0) {
-            return -EBADF;
-        }
-    } else if (dir->attr.nlink == 0) {
-        return -ENOENT;
-    } else if (!mds_permits(&dir->attr, where.uid, where.gid, 4)) {
-        return -EACCES;
-    }
     const uint32_t room = base_min_u32(req->bytes_max, call->reply_max - (uint32_t)sizeof(*reply));
     struct filler filler = {.at = (char *)(reply + 1), .end = (char *)(reply + 1) + room};
     bool is_end = dir->attr.nlink == 0;
-    uint64_t cookie = req->cookie;
 
-    if (handle != NULL && (cookie == 0 || handle->cookie_end == 0)) {
+    if (handle != NULL && (req->cookie == 0 || handle->cookie_end == 0)) {
         handle->cookie_end = dir->u.dir.cookie_next;
     }
     if (!is_end) {
-        bool has_room = true;
-
-        if (cookie == 0) {
-            has_room = fill(&filler, &dir->attr.fid, 1, DT_DIR, ".", 1);
-            cookie = has_room ? 1 : 0;
-        }
-        if (cookie == 1) {
-            has_room = fill(&filler, &dir->u.dir.parent, 2, DT_DIR, "..", 2);
-        }
-        if (has_room) {
-            rc = fill_names(mds, dir, cookie, handle != NULL ? handle->cookie_end : UINT64_MAX,
-                            &filler, &is_end);
-        }
+        rc = fill_all(mds, dir, req->cookie, handle != NULL ? handle->cookie_end : UINT64_MAX,
+                      &filler, &is_end);
         if (rc != 0) {
             return rc;
-        }
-        if (filler.count == 0 && !is_end) {
-            return -EINVAL; /* not even one fits */
         }
     }
     reply->head = (struct mds_rep_head){.fid = dir->attr.fid, .walk = MDS_WALK_DONE};

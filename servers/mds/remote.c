@@ -48,10 +48,8 @@ mds_remote_mkdir(struct mds *mds, struct mds_call *call, const struct mds_place 
                  const struct mds_attr *attr, uint32_t reactor)
 {
     const struct out_req req = {.fid2 = place->dir->attr.fid, .attr = *attr};
-    const struct fid none = {0};
     struct mdt_dirent *dirent = NULL;
-    const int rc = mds->ops->insert(mds->store, place->dir, place->name, place->name_bytes, NULL,
-                                    &none, DT_UNKNOWN, NULL, &dirent);
+    const int rc = mds_place_hold(mds, place, &dirent);
 
     if (rc != 0) {
         return rc;

@@ -25,6 +25,7 @@ is_ancestor(struct mds *mds, const struct mdt_inode *inode, struct mdt_inode *di
         if (rc != 0) {
             return rc == -ESTALE ? 0 : rc; /* above a removed directory is nothing */
         }
+        BASE_ASSERT(dir != NULL);
     }
     return 1;
 }
@@ -164,37 +165,89 @@ rename_moved(struct mds *mds, struct mdt_inode *inode, struct mdt_inode *from,
     mds->ops->changed(mds->store, inode);
 }
 
+/* What *@from names gets the name *@to; *@victim is what that was. */
+static int
+rename_apply(struct mds *mds, const struct mds_place *from, const struct mds_place *to,
+             bool is_exchange, struct mds_attr *victim)
+{
+    BASE_ASSERT(from->dir != NULL && to->dir != NULL);
+    if (is_exchange) {
+        mds->ops->retarget(mds->store, to->dirent, from->inode, NULL, 0);
+        mds->ops->retarget(mds->store, from->dirent, to->inode, NULL, 0);
+        rename_moved(mds, to->inode, to->dir, from->dir);
+    } else if (to->inode != NULL) {
+        mds->ops->retarget(mds->store, to->dirent, from->inode, NULL, 0);
+        mds->ops->remove(mds->store, from->dirent);
+        if (S_ISDIR(to->inode->attr.mode)) {
+            to->dir->attr.nlink--;
+        }
+        mds_inode_unlink(mds, to->inode, victim);
+    } else {
+        struct mdt_dirent *dirent = NULL;
+        const struct mdt_name name = {
+            .name = to->name,
+            .bytes = to->name_bytes,
+            .inode = from->inode,
+            .reuse = from->dir == to->dir ? from->dirent : NULL,
+        };
+        const int rc = mds->ops->insert(mds->store, to->dir, &name, &dirent);
+
+        if (rc != 0) {
+            return rc;
+        }
+        mds->ops->remove(mds->store, from->dirent);
+    }
+    rename_moved(mds, from->inode, from->dir, to->dir);
+    mds_dir_touch(mds, from->dir);
+    mds_dir_touch(mds, to->dir);
+    return 0;
+}
+
+/*
+ * Finds both places. Return: 0; an error; or what mds_walk() may return, or MDS_PARKED: it
+ * concerns other reactors.
+ */
+static int
+rename_places(struct mds *mds, struct mds_call *call, const struct mds_where *where,
+              const struct mds_where *where_to, struct mds_place *from, struct mds_place *to)
+{
+    int rc = mds_walk(mds, call, where, MDS_WALK_PARENT, from);
+
+    if (rc == 0 && !mds_is_own(mds, where_to->base)) {
+        return mds_remote_rename(mds, call);
+    }
+    if (rc == 0) {
+        rc = mds_walk(mds, call, where_to, MDS_WALK_PARENT, to);
+    }
+    if (rc == 0) {
+        rc = mds_rename_source(from);
+    }
+    if (rc == 0) {
+        rc = mds_rename_target(to, from->dirent->type, where->flags);
+    }
+    if (rc == 0 && mds->reactors > 1 && rename_is_remote(from, to)) {
+        return mds_remote_rename(mds, call);
+    }
+    return rc;
+}
+
 int
 mds_rename(struct mds *mds, struct mds_call *call)
 {
     const uint32_t both = MDS_RENAME_NOREPLACE | MDS_RENAME_EXCHANGE;
     struct mds_getattr_rep *reply = call->reply;
+    struct mds_attr victim = {0};
     struct mds_where where;
     struct mds_where where_to;
-    struct mds_place from;
-    struct mds_place to;
+    struct mds_place from = {0};
+    struct mds_place to = {0};
     int rc = mds_where_init2(&where, &where_to, call, both);
 
     if (rc == 0 && (where.flags & both) == both) {
         rc = -EINVAL;
     }
     if (rc == 0) {
-        rc = mds_walk(mds, call, &where, MDS_WALK_PARENT, &from);
-    }
-    if (rc == 0 && !mds_is_own(mds, where_to.base)) {
-        return mds_remote_rename(mds, call);
-    }
-    if (rc == 0) {
-        rc = mds_walk(mds, call, &where_to, MDS_WALK_PARENT, &to);
-    }
-    if (rc == 0) {
-        rc = mds_rename_source(&from);
-    }
-    if (rc == 0) {
-        rc = mds_rename_target(&to, from.dirent->type, where.flags);
-    }
-    if (rc == 0 && mds->reactors > 1 && rename_is_remote(&from, &to)) {
-        return mds_remote_rename(mds, call);
+        rc = rename_places(mds, call, &where, &where_to, &from, &to);
     }
     if (rc == 0) {
         rc = rename_tree(mds, &from, &to, where.flags);
@@ -202,38 +255,17 @@ mds_rename(struct mds *mds, struct mds_call *call)
     if (rc != 0) {
         return rc;
     }
+    BASE_ASSERT(from.inode != NULL);
     const struct fid fid = from.dirent->fid;
-    struct mds_attr victim = {0};
 
     if (from.inode != to.inode) { /* else both name the same already, and stay */
         rc = rename_permitted(&from, &to, &where);
+        if (rc == 0) {
+            rc = rename_apply(mds, &from, &to, (where.flags & MDS_RENAME_EXCHANGE) != 0, &victim);
+        }
         if (rc != 0) {
             return rc;
         }
-        if ((where.flags & MDS_RENAME_EXCHANGE) != 0) {
-            mds->ops->retarget(mds->store, to.dirent, from.inode, NULL, 0);
-            mds->ops->retarget(mds->store, from.dirent, to.inode, NULL, 0);
-            rename_moved(mds, to.inode, to.dir, from.dir);
-        } else if (to.inode != NULL) {
-            mds->ops->retarget(mds->store, to.dirent, from.inode, NULL, 0);
-            mds->ops->remove(mds->store, from.dirent);
-            if (S_ISDIR(to.inode->attr.mode)) {
-                to.dir->attr.nlink--;
-            }
-            mds_inode_unlink(mds, to.inode, &victim);
-        } else {
-            struct mdt_dirent *dirent = NULL;
-
-            rc = mds->ops->insert(mds->store, to.dir, to.name, to.name_bytes, from.inode, NULL, 0,
-                                  from.dir == to.dir ? from.dirent : NULL, &dirent);
-            if (rc != 0) {
-                return rc;
-            }
-            mds->ops->remove(mds->store, from.dirent);
-        }
-        rename_moved(mds, from.inode, from.dir, to.dir);
-        mds_dir_touch(mds, from.dir);
-        mds_dir_touch(mds, to.dir);
     }
     reply->head = (struct mds_rep_head){.fid = fid, .walk = MDS_WALK_DONE};
     reply->attr = victim;

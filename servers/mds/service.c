@@ -103,25 +103,32 @@ out_import(struct service *service, uint32_t reactor)
     return service->out_imports[reactor];
 }
 
-/* Sends, or says -EAGAIN. */
+struct out_part {
+    const void *data;
+    size_t bytes;
+};
+
+/* Sends a body in two parts, or says -EAGAIN. */
 static int
-out_send(struct service *service, uint32_t reactor, uint16_t opc, const void *body, uint32_t bytes,
-         const void *path, uint32_t path_bytes, struct mds_op *op)
+out_send(struct service *service, const struct out_waiting *what, const struct out_part parts[2])
 {
-    struct ptlrpc_import *import = out_import(service, reactor);
-    struct ptlrpc_request *request = import == NULL ? NULL : ptlrpc_request_take(import, opc);
+    struct ptlrpc_import *import = out_import(service, what->reactor);
+    struct ptlrpc_request *request = import == NULL ? NULL : ptlrpc_request_take(import, what->opc);
 
     if (request == NULL) {
         return -EAGAIN;
     }
     char *at = ptlrpc_request_body(request);
 
-    (void)memcpy(at, body, bytes);
-    if (path_bytes > 0) {
-        (void)memcpy(at + bytes, path, path_bytes);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (parts[i].bytes > 0) {
+            (void)memcpy(at, parts[i].data, parts[i].bytes);
+            at += parts[i].bytes;
+        }
     }
-    return ptlrpc_request_send(request, bytes + path_bytes, op == NULL ? out_told : out_answered,
-                               op == NULL ? (void *)service : (void *)op);
+    return ptlrpc_request_send(request, (uint32_t)(parts[0].bytes + parts[1].bytes),
+                               what->op == NULL ? out_told : out_answered,
+                               what->op == NULL ? (void *)service : (void *)what->op);
 }
 
 /* Sends what waits, in order, as far as it goes. */
@@ -131,9 +138,9 @@ out_flush(struct service *service)
     while (!base_list_empty(&service->out_queue)) {
         struct out_waiting *waiting =
             BASE_CONTAINER_OF(base_list_first(&service->out_queue), struct out_waiting, link);
+        const struct out_part parts[2] = {{waiting->body, waiting->bytes}, {NULL, 0}};
 
-        if (out_send(service, waiting->reactor, waiting->opc, waiting->body, waiting->bytes, NULL,
-                     0, waiting->op) != 0) {
+        if (out_send(service, waiting, parts) != 0) {
             service_arm(service, lnet_now(service->ctx) + OUT_RETRY_NS);
             return;
         }
@@ -147,20 +154,26 @@ env_out(struct mds *mds, uint32_t reactor, uint16_t opc, const struct out_req *r
         const char *path, struct mds_op *op)
 {
     struct service *service = mds->user;
+    const struct out_waiting what = {
+        .op = op,
+        .reactor = reactor,
+        .bytes = (uint32_t)sizeof(*req) + req->path_bytes,
+        .opc = opc,
+    };
+    const struct out_part parts[2] = {
+        {req, sizeof(*req)},
+        {path, req->path_bytes},
+    };
 
-    if (base_list_empty(&service->out_queue) &&
-        out_send(service, reactor, opc, req, sizeof(*req), path, req->path_bytes, op) == 0) {
+    if (base_list_empty(&service->out_queue) && out_send(service, &what, parts) == 0) {
         return 0;
     }
-    struct out_waiting *waiting = malloc(sizeof(*waiting) + sizeof(*req) + req->path_bytes);
+    struct out_waiting *waiting = malloc(sizeof(*waiting) + what.bytes);
 
     if (waiting == NULL) {
         return -ENOMEM;
     }
-    waiting->op = op;
-    waiting->reactor = reactor;
-    waiting->opc = opc;
-    waiting->bytes = (uint32_t)sizeof(*req) + req->path_bytes;
+    *waiting = what;
     (void)memcpy(waiting->body, req, sizeof(*req));
     if (req->path_bytes > 0) {
         (void)memcpy(waiting->body + sizeof(*req), path, req->path_bytes);
@@ -214,10 +227,10 @@ out_on_request(struct ptlrpc_rq *rq)
     mds_wake_run(mds);
 }
 
-#define OUT_OP(opc_, flags_, name_)                                                            \
-    {                                                                                          \
-        .opc = opc_, .flags = flags_, .body_bytes_min = sizeof(struct out_req), .name = name_, \
-        .handler = out_on_request                                                              \
+#define OUT_OP(opc_, flags_, name_)                                                 \
+    {                                                                               \
+        .opc = (opc_), .flags = (flags_), .body_bytes_min = sizeof(struct out_req), \
+        .name = (name_), .handler = out_on_request                                  \
     }
 
 static const struct ptlrpc_op out_ops[] = {
@@ -410,12 +423,12 @@ service_on_request(struct ptlrpc_rq *rq)
 {
     struct service *service = ptlrpc_service_user(ptlrpc_rq_service(rq));
     struct mds *mds = service->mds;
-    struct ptlrpc_export *export_ = ptlrpc_rq_export(rq);
+    struct ptlrpc_export *of = ptlrpc_rq_export(rq);
     struct mds_call call = {
         .reply = ptlrpc_rq_reply_body(rq),
         .reply_max = ptlrpc_body_bytes_max(service->rpc),
         .opc = ptlrpc_rq_opc(rq),
-        .client = export_ == NULL ? NULL : ptlrpc_export_user(export_),
+        .client = of == NULL ? NULL : ptlrpc_export_user(of),
         .tag = rq,
     };
 
@@ -429,10 +442,10 @@ service_on_request(struct ptlrpc_rq *rq)
     mds_wake_run(mds);
 }
 
-#define OP(opc_, flags_, request_, name_)                                        \
-    {                                                                            \
-        .opc = opc_, .flags = flags_, .body_bytes_min = request_, .name = name_, \
-        .handler = service_on_request                                            \
+#define OP(opc_, flags_, request_, name_)                                                \
+    {                                                                                    \
+        .opc = (opc_), .flags = (flags_), .body_bytes_min = (request_), .name = (name_), \
+        .handler = service_on_request                                                    \
     }
 
 static const struct ptlrpc_op ops[] = {
@@ -522,10 +535,7 @@ mds_close(struct mds *mds)
     struct service *service = mds->user;
 
     lnet_timer_cancel(service->ctx, &service->timer);
-    while (!base_list_empty(&service->out_queue)) {
-        struct base_list *link = base_list_first(&service->out_queue);
-
-        base_list_unlink(link);
+    BASE_LIST_FOREACH_SAFE(link, next, &service->out_queue) {
         free(BASE_CONTAINER_OF(link, struct out_waiting, link));
     }
     free(service->out_imports);

@@ -108,134 +108,234 @@ walk_symlink(struct mds *mds, struct mds_call *call, const struct mdt_inode *dir
     return MDS_STOPPED;
 }
 
-/* What is left to do with the last name, which is there: follow it, or hand it on. */
-static int
-walk_last(struct mds *mds, struct mds_call *call, const struct mds_where *where, uint32_t mode,
-          uint32_t name_end, struct mds_place *walk)
-{
-    const struct mdt_dirent *dirent = walk->dirent;
+/* A walk under way: the component at hand is path[begin, end), the next begins at `next`. */
+struct walker {
+    struct mds *mds;
+    struct mds_call *call;
+    const struct mds_where *where;
+    struct mds_place *place;
+    struct mdt_inode *at; /* where it has come to */
+    uint32_t mode;
+    uint32_t begin;
+    uint32_t end;
+    uint32_t next;
+    bool is_last;
+};
 
-    if ((mode & MDS_WALK_PARENT) != 0) {
+/* Finds the end of the component that begins at walker->begin, and what follows it. */
+static inline void
+walk_component(struct walker *walker)
+{
+    const char *path = walker->where->path;
+    const uint32_t bytes = walker->where->bytes;
+    const char *slash = memchr(path + walker->begin, '/', bytes - walker->begin);
+
+    walker->end = slash == NULL ? bytes : (uint32_t)(slash - path);
+    walker->next = walker->end;
+    while (walker->next < bytes && path[walker->next] == '/') {
+        walker->next++;
+    }
+    walker->is_last = walker->next == bytes;
+    walker->place->has_slash = walker->is_last && walker->next > walker->end;
+}
+
+/* "." */
+static int
+walk_dot(const struct walker *walker)
+{
+    if (!walker->is_last) {
+        return MDS_GO_ON;
+    }
+    walker->place->last = MDS_LAST_DOT;
+    walker->place->inode = walker->at;
+    return 0;
+}
+
+/* ".." */
+static int
+walk_dotdot(struct walker *walker)
+{
+    struct mds *mds = walker->mds;
+    const struct fid *parent = &walker->at->u.dir.parent;
+
+    if (walker->is_last && (walker->mode & MDS_WALK_PARENT) != 0) {
+        walker->place->last = MDS_LAST_DOTDOT; /* no name; what it means does not matter */
+        walker->place->inode = NULL;
         return 0;
     }
-    if (dirent->type == DT_LNK && (walk->has_slash || (where->flags & MDS_FOLLOW) != 0)) {
-        return walk_symlink(mds, call, walk->dir, dirent, name_end, where->which);
+    if (!mds_is_own(mds, parent)) {
+        return mds_moved(mds, walker->call, parent, walker->next, walker->where->which);
     }
-    if (dirent->type != DT_DIR && (walk->has_slash || (where->flags & MDS_WANT_DIR) != 0)) {
+    const int rc = mds->ops->get(mds->store, parent, &walker->at);
+
+    if (rc != 0) {
+        return rc == -ESTALE ? -ENOENT : rc;
+    }
+    if (!walker->is_last) {
+        return MDS_GO_ON;
+    }
+    walker->place->last = MDS_LAST_DOTDOT;
+    walker->place->inode = walker->at;
+    return 0;
+}
+
+/* What is left to do with the last name, which is there: follow it, or hand it on. */
+static int
+walk_last_there(const struct walker *walker, const struct mdt_dirent *dirent)
+{
+    const struct mds_where *where = walker->where;
+    const bool has_slash = walker->place->has_slash;
+
+    if ((walker->mode & MDS_WALK_PARENT) != 0) {
+        return 0;
+    }
+    if (dirent->type == DT_LNK && (has_slash || (where->flags & MDS_FOLLOW) != 0)) {
+        return walk_symlink(walker->mds, walker->call, walker->at, dirent, walker->end,
+                            where->which);
+    }
+    if (dirent->type != DT_DIR && (has_slash || (where->flags & MDS_WANT_DIR) != 0)) {
         return -ENOTDIR;
     }
     if (dirent->inode == NULL) {
-        return mds_moved(mds, call, &dirent->fid, where->bytes, where->which);
+        return mds_moved(walker->mds, walker->call, &dirent->fid, where->bytes, where->which);
     }
     return 0;
 }
 
+/* The last name; @dirent NULL: there is none. */
+static inline int
+walk_last(const struct walker *walker, struct mdt_dirent *dirent)
+{
+    struct mds_place *place = walker->place;
+
+    place->last = MDS_LAST_NAME;
+    place->dir = walker->at;
+    place->name = walker->where->path + walker->begin;
+    place->name_bytes = walker->end - walker->begin;
+    place->dirent = dirent;
+    if (dirent == NULL) {
+        place->inode = NULL;
+        return walker->mode == 0 ? -ENOENT : 0;
+    }
+    place->inode = dirent->inode;
+    return walk_last_there(walker, dirent);
+}
+
+/* An ordinary name. */
+static inline int
+walk_name(struct walker *walker)
+{
+    struct mds *mds = walker->mds;
+    struct mdt_dirent *dirent = NULL;
+    const int rc =
+        walker->at->attr.nlink == 0
+            ? -ENOENT
+            : mds->ops->lookup(mds->store, walker->at, walker->where->path + walker->begin,
+                               walker->end - walker->begin, &dirent);
+
+    if (rc != 0) {
+        return rc == -ENOENT && walker->is_last ? walk_last(walker, NULL) : rc;
+    }
+    if (BASE_UNLIKELY(dirent->is_busy != 0) &&
+        ((walker->mode & MDS_WALK_TOKEN) == 0 || dirent->is_busy != MDS_BUSY_TOKEN)) {
+        return MDS_WAIT;
+    }
+    if (walker->is_last) {
+        return walk_last(walker, dirent);
+    }
+    if (BASE_UNLIKELY(dirent->type != DT_DIR)) {
+        return dirent->type != DT_LNK ? -ENOTDIR
+                                      : walk_symlink(mds, walker->call, walker->at, dirent,
+                                                     walker->end, walker->where->which);
+    }
+    if (dirent->inode == NULL) {
+        return mds_moved(mds, walker->call, &dirent->fid, walker->next, walker->where->which);
+    }
+    walker->at = dirent->inode;
+    return MDS_GO_ON;
+}
+
+/* One component. */
+static inline int
+walk_step(struct walker *walker)
+{
+    const char *name = walker->where->path + walker->begin;
+    const uint32_t bytes = walker->end - walker->begin;
+
+    if (!S_ISDIR(walker->at->attr.mode)) {
+        return -ENOTDIR;
+    }
+    if (!mds_permits(&walker->at->attr, walker->where->uid, walker->where->gid, 1)) {
+        return -EACCES;
+    }
+    if (bytes > MDS_NAME_BYTES_MAX) {
+        return -ENAMETOOLONG;
+    }
+    if (BASE_UNLIKELY(name[0] == '.')) {
+        if (bytes == 1) {
+            return walk_dot(walker);
+        }
+        if (bytes == 2 && name[1] == '.') {
+            return walk_dotdot(walker);
+        }
+    }
+    return walk_name(walker);
+}
+
 int
 mds_walk(struct mds *mds, struct mds_call *call, const struct mds_where *where, uint32_t mode,
-         struct mds_place *walk)
+         struct mds_place *place)
 {
-    const char *path = where->path;
-    const uint32_t bytes = where->bytes;
-    struct mdt_inode *at = NULL;
+    struct walker walker = {.mds = mds, .call = call, .where = where, .place = place, .mode = mode};
 
     if (!mds_is_own(mds, where->base)) {
         return -EREMOTE;
     }
-    int rc = mds->ops->get(mds->store, where->base, &at);
+    int rc = mds->ops->get(mds->store, where->base, &walker.at);
 
     if (rc != 0) {
         return rc;
     }
-    *walk = (struct mds_place){.last = MDS_LAST_NONE, .inode = at};
-    if (bytes == 0) {
-        return (where->flags & MDS_WANT_DIR) != 0 && !S_ISDIR(at->attr.mode) ? -ENOTDIR : 0;
+    *place = (struct mds_place){.last = MDS_LAST_NONE, .inode = walker.at};
+    if (where->bytes == 0) {
+        return (where->flags & MDS_WANT_DIR) != 0 && !S_ISDIR(walker.at->attr.mode) ? -ENOTDIR : 0;
     }
-    if (path[0] == '/' || memchr(path, 0, bytes) != NULL) {
+    if (where->path[0] == '/' || memchr(where->path, 0, where->bytes) != NULL) {
         return -EINVAL;
     }
-    for (uint32_t begin = 0;;) {
-        const char *slash = memchr(path + begin, '/', bytes - begin);
-        const uint32_t end = slash == NULL ? bytes : (uint32_t)(slash - path);
-        const uint32_t name_bytes = end - begin;
-        uint32_t next = end;
+    do {
+        walk_component(&walker);
+        rc = walk_step(&walker);
+        walker.begin = walker.next;
+    } while (rc == MDS_GO_ON);
+    return rc;
+}
 
-        while (next < bytes && path[next] == '/') {
-            next++;
-        }
-        const bool is_last = next == bytes;
+int
+mds_place_fill(struct mds *mds, const struct mds_place *place, struct mdt_inode *inode,
+               struct mdt_dirent **dirent_out)
+{
+    const struct mdt_name name = {
+        .name = place->name,
+        .bytes = place->name_bytes,
+        .inode = inode,
+    };
 
-        if (!S_ISDIR(at->attr.mode)) {
-            return -ENOTDIR;
-        }
-        if (!mds_permits(&at->attr, where->uid, where->gid, 1)) {
-            return -EACCES;
-        }
-        if (name_bytes > MDS_NAME_BYTES_MAX) {
-            return -ENAMETOOLONG;
-        }
-        walk->has_slash = is_last && next > end;
-        if (path[begin] == '.' && name_bytes == 1) {
-            if (is_last) {
-                walk->last = MDS_LAST_DOT;
-                walk->inode = at;
-                return 0;
-            }
-        } else if (path[begin] == '.' && name_bytes == 2 && path[begin + 1] == '.') {
-            const struct fid *parent = &at->u.dir.parent;
+    return mds->ops->insert(mds->store, place->dir, &name, dirent_out);
+}
 
-            if (is_last &&
-                (mode & MDS_WALK_PARENT) != 0) { /* no name; what it means is no matter */
-                walk->last = MDS_LAST_DOTDOT;
-                walk->inode = NULL;
-                return 0;
-            }
-            if (!mds_is_own(mds, parent)) {
-                return mds_moved(mds, call, parent, next, where->which);
-            }
-            rc = mds->ops->get(mds->store, parent, &at);
-            if (rc != 0) {
-                return rc == -ESTALE ? -ENOENT : rc;
-            }
-            if (is_last) {
-                walk->last = MDS_LAST_DOTDOT;
-                walk->inode = at;
-                return 0;
-            }
-        } else {
-            struct mdt_dirent *dirent = NULL;
+int
+mds_place_hold(struct mds *mds, const struct mds_place *place, struct mdt_dirent **dirent_out)
+{
+    const struct fid none = {0};
+    const struct mdt_name name = {
+        .name = place->name,
+        .bytes = place->name_bytes,
+        .type = DT_UNKNOWN,
+        .fid = &none,
+    };
 
-            rc = at->attr.nlink == 0
-                     ? -ENOENT
-                     : mds->ops->lookup(mds->store, at, path + begin, name_bytes, &dirent);
-            if (rc != 0 && (rc != -ENOENT || !is_last || mode == 0)) {
-                return rc;
-            }
-            if (dirent != NULL && BASE_UNLIKELY(dirent->is_busy != 0) &&
-                ((mode & MDS_WALK_TOKEN) == 0 || dirent->is_busy != MDS_BUSY_TOKEN)) {
-                return MDS_WAIT;
-            }
-            if (is_last) {
-                walk->last = MDS_LAST_NAME;
-                walk->dir = at;
-                walk->name = path + begin;
-                walk->name_bytes = name_bytes;
-                walk->dirent = dirent;
-                walk->inode = dirent == NULL ? NULL : dirent->inode;
-                return dirent == NULL ? 0 : walk_last(mds, call, where, mode, end, walk);
-            }
-            if (BASE_LIKELY(dirent->type == DT_DIR)) {
-                if (dirent->inode == NULL) {
-                    return mds_moved(mds, call, &dirent->fid, next, where->which);
-                }
-                at = dirent->inode;
-            } else if (dirent->type == DT_LNK) {
-                return walk_symlink(mds, call, at, dirent, end, where->which);
-            } else {
-                return -ENOTDIR;
-            }
-        }
-        begin = next;
-    }
+    return mds->ops->insert(mds->store, place->dir, &name, dirent_out);
 }
 
 int

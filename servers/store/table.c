@@ -15,16 +15,16 @@ int
 table_init(struct table *table)
 {
     *table = (struct table){.mask = BUCKETS_FIRST - 1};
-    table->buckets = arena_large_alloc(BUCKETS_FIRST * sizeof(*table->buckets));
+    table->buckets = arena_large_alloc(BUCKETS_FIRST * sizeof(struct table_node *));
     return table->buckets == NULL ? -ENOMEM : 0;
 }
 
 void
 table_fini(struct table *table)
 {
-    arena_large_free(table->buckets, (table->mask + 1) * sizeof(*table->buckets));
+    arena_large_free(table->buckets, (table->mask + 1) * sizeof(struct table_node *));
     if (table->old != NULL) {
-        arena_large_free(table->old, (table->old_mask + 1) * sizeof(*table->old));
+        arena_large_free(table->old, (table->old_mask + 1) * sizeof(struct table_node *));
     }
     *table = (struct table){0};
 }
@@ -35,7 +35,7 @@ static void
 move_begin(struct table *table)
 {
     const uint64_t mask = table->mask * 2 + 1;
-    struct table_node **buckets = arena_large_alloc((mask + 1) * sizeof(*buckets));
+    struct table_node **buckets = arena_large_alloc((mask + 1) * sizeof(struct table_node *));
 
     if (buckets == NULL) {
         return;
@@ -70,7 +70,7 @@ table_move(struct table *table)
         table->moved++;
     }
     if (table->moved > table->old_mask) {
-        arena_large_free(table->old, (table->old_mask + 1) * sizeof(*table->old));
+        arena_large_free(table->old, (table->old_mask + 1) * sizeof(struct table_node *));
         table->old = NULL;
     }
 }

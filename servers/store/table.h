@@ -80,8 +80,10 @@ table_remove(struct table *table, struct table_node *node)
     table->count--;
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): a declaration has none */
 /* Visits the nodes of one chain whose hash is @hash_; the body compares the keys. */
 #define TABLE_FOREACH_OF(node_, table_, hash_)                                  \
     for (struct table_node *node_ = *table_chain(table_, hash_); node_ != NULL; \
          node_ = node_->next)                                                   \
         if (node_->hash == (hash_))
+/* NOLINTEND(bugprone-macro-parentheses) */
