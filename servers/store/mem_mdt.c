@@ -52,8 +52,8 @@ struct mdt_store {
 };
 
 /*
- * The server makes FIDs one after another, so their numbers fill the buckets evenly and in the order
- * of memory: no mixing, no misses when files are made. Clients choose names, not FIDs.
+ * The server makes FIDs one after another, so their numbers fill the buckets evenly and in the
+ * order of memory: no mixing, no misses when files are made. Clients choose names, not FIDs.
  */
 static uint64_t
 inode_hash(const struct fid *fid)
