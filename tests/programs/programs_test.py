@@ -141,11 +141,11 @@ PY
     """),
     ("fio", ["fio"], r"""
         for engine in psync sync; do for jobs in 1 4; do
-        fio --name=v --directory=. --ioengine=$engine --rw=randrw --bsrange=1-256k --bs_unaligned=1 --size=8m --numjobs=$jobs \
-            --verify=crc32c --verify_fatal=1 --do_verify=1 --output=$LOCAL/fio.$engine.$jobs >/dev/null 2>&1; echo $engine $jobs $?; rm -f v.*; done; done
-        fio --name=b --directory=. --ioengine=psync --rw=write --bs=4m --size=32m --verify=crc32c --verify_fatal=1 --fsync=4 --output=$LOCAL/fio.b >/dev/null 2>&1; echo $?
-        fio --name=b --directory=. --ioengine=pvsync --rw=randwrite --bs=4093 --bs_unaligned=1 --size=4m --verify=crc32c --verify_fatal=1 --output=$LOCAL/fio.c >/dev/null 2>&1; echo $?
-        fio --name=t --directory=. --thread --numjobs=4 --ioengine=psync --rw=randrw --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$LOCAL/fio.t >/dev/null 2>&1; echo $?
+        fio --name=v --directory=. --ioengine=$engine --rw=randrw --bsrange=64-4m --bs_unaligned=1 --size=24m --numjobs=$jobs \
+            --verify=crc32c --verify_fatal=1 --do_verify=1 --output=$LOCAL/fio.$engine.$jobs >/dev/null 2>&1 || echo FAILED $engine $jobs; rm -f v.*; done; done
+        fio --name=b --directory=. --ioengine=psync --rw=write --bs=4m --size=32m --verify=crc32c --verify_fatal=1 --fsync=4 --output=$LOCAL/fio.b >/dev/null 2>&1 || echo FAILED b
+        fio --name=b --directory=. --ioengine=pvsync --rw=randwrite --bs=4093 --bs_unaligned=1 --size=4m --verify=crc32c --verify_fatal=1 --output=$LOCAL/fio.c >/dev/null 2>&1 || echo FAILED c
+        fio --name=t --directory=. --thread --numjobs=4 --ioengine=psync --rw=randrw --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$LOCAL/fio.t >/dev/null 2>&1 || echo FAILED t
         fio --name=r --directory=. --ioengine=psync --rw=randtrimwrite --bs=64k --size=4m --output=$LOCAL/fio.r >/dev/null 2>&1; ls
     """),
     ("dbench", ["dbench"], r"""
@@ -181,6 +181,8 @@ def run_case(causeway, options, script):
             except subprocess.TimeoutExpired:
                 return f"{kind}: no end within 300 s"
         local, ours = results
+        if b"FAILED" in local.stdout:
+            return f"the case itself fails on a local directory:\n{local.stdout.decode()}"
         if local.stdout != ours.stdout or local.returncode != ours.returncode:
             return (f"exit status {local.returncode} and {ours.returncode}\n--- local\n"
                     f"{local.stdout.decode(errors='replace')}{local.stderr.decode(errors='replace')}"
