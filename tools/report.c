@@ -157,6 +157,16 @@ stages_of(const struct op_sum *op, double ns[STAGE_OP_COUNT])
     ns[STAGE_STORE] = op->store_ns * scale;
     ns[STAGE_HANDLER] = (op->service_ns - op->bulk_ns - op->store_ns) * scale;
     known = ns[STAGE_WAIT] + ns[STAGE_QUEUE] + ns[STAGE_BULK] + ns[STAGE_STORE] + ns[STAGE_HANDLER];
+    if (known > op->total_ns && known > op->wait_ns) {
+        /* Killed clients' requests took longer than those that were reported: their share is not
+         * known. */
+        const double fit = (op->total_ns - op->wait_ns) / (known - op->wait_ns);
+
+        for (int stage = STAGE_QUEUE; stage < STAGE_OP_COUNT; stage++) {
+            ns[stage] *= fit;
+        }
+        known = op->total_ns;
+    }
     ns[STAGE_WIRE] = op->total_ns - known;
 }
 
