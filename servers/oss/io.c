@@ -143,6 +143,19 @@ oss_io_commit(struct oss_io *io)
     }
 }
 
+/* The bytes are in the object; what a WRITE with OST_F_SYNC promises is that they are on storage.
+ */
+static void
+io_synced(struct oss_io *io, int status)
+{
+    io->state = OSS_IO_IDLE;
+    ptlrpc_rq_end(io->rq, PTLRPC_MARK_STORE, 0, 0);
+    if (status != 0) {
+        io->moved = 0; /* else the answer would be a short write */
+    }
+    oss_io_answer(io, status, io->flags & (OST_F_INLINE | OST_F_BULK | OST_F_LEASE));
+}
+
 void
 oss_io_committed(struct oss_io *io, int status)
 {
@@ -159,14 +172,12 @@ oss_io_committed(struct oss_io *io, int status)
         return;
     }
     if (status == 0 && (io->flags & OST_F_SYNC) != 0) {
-        io->flags &= ~(uint32_t)OST_F_SYNC;
-        io->commit_bytes = 0;
-        io->state = OSS_IO_ENDING;
+        io->state = OSS_IO_SYNCING;
         ptlrpc_rq_begin(io->rq, PTLRPC_MARK_STORE);
         const int rc = io->oss->store_ops->sync(io->oss->store, &io->op);
 
         if (rc != -EINPROGRESS) {
-            oss_io_committed(io, rc);
+            io_synced(io, rc);
         }
         return;
     }
@@ -429,6 +440,8 @@ store_done(struct ost_store_op *op, int status)
         piece_mapped(io, status);
     } else if (io->state == OSS_IO_SIMPLE) {
         oss_simple_done(io, status);
+    } else if (io->state == OSS_IO_SYNCING) {
+        io_synced(io, status);
     } else {
         BASE_ASSERT(io->state == OSS_IO_ENDING);
         oss_io_committed(io, status);

@@ -42,6 +42,7 @@ enum oss_io_state {
     OSS_IO_MOVING,
     OSS_IO_PAUSED,
     OSS_IO_ENDING,
+    OSS_IO_SYNCING,
     OSS_IO_LENT,
     OSS_IO_CLOSING,
     OSS_IO_SIMPLE,

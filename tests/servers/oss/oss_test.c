@@ -6,6 +6,7 @@
 #include "tests/servers/oss/rig.h"
 
 #include "base/prng.h"
+#include "servers/oss/oss.h"
 #include "tests/test.h"
 
 #include <errno.h>
@@ -601,6 +602,37 @@ null_store_moves_bytes_and_keeps_sizes(void **state)
     rig_close();
 }
 
+static int
+sync_fails(struct ost_store *store, struct ost_store_op *op)
+{
+    (void)store;
+    (void)op;
+    return -EIO;
+}
+
+static void
+synchronous_write_that_is_not_stable_fails(void **state)
+{
+    static const uint32_t kinds[] = {OST_F_INLINE, OST_F_BULK};
+
+    (void)state;
+    rig_open(&(struct rig_options){0});
+    struct oss *oss = rig_oss();
+    const struct ost_store_ops *ops = oss->store_ops;
+    struct ost_store_ops failing = *ops;
+
+    failing.sync = sync_fails;
+    oss->store_ops = &failing;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        assert_int_equal(rig_io(0, OST_WRITE, 1, 0, 4096, kinds[i] | OST_F_SYNC, &call), -EIO);
+        assert_int_equal(rig_io(0, OST_WRITE, 1, 0, 4096, kinds[i], &call), 0);
+    }
+    oss->store_ops = ops;
+    assert_int_equal(rig_io(0, OST_WRITE, 1, 0, 4096, OST_F_INLINE | OST_F_SYNC, &call), 0);
+    assert_int_equal(call.reply.io.length, 4096);
+    rig_close();
+}
+
 static void
 idle_touches_memory_ahead(void **state)
 {
@@ -633,6 +665,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(client_that_dies_in_the_middle_of_bulk_leaves_no_trace),
     cmocka_unit_test(server_closes_with_everything_in_flight),
     cmocka_unit_test(null_store_moves_bytes_and_keeps_sizes),
+    cmocka_unit_test(synchronous_write_that_is_not_stable_fails),
     cmocka_unit_test(idle_touches_memory_ahead),
 };
 
