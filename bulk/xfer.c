@@ -404,8 +404,8 @@ xfer_lists_copy(struct bulk_xfer *xfer, const struct bulk_request *request,
     xfer->segment_offset_bytes = skip;
 }
 
-/* What depends on the path. Errors: -EAGAIN. */
-static int
+/* What depends on the path. */
+static void
 xfer_prepare(struct bulk_xfer *xfer, bool has_keys)
 {
     struct bulk *bulk = xfer->bulk;
@@ -413,21 +413,17 @@ xfer_prepare(struct bulk_xfer *xfer, bool has_keys)
 
     if (xfer->length_bytes == 0) {
         xfer->path = BULK_PATH_AUTO;
-        return 0;
+        return;
     }
     lnet_limits_get(bulk->ctx, &limits); /* interfaces may have come since the open */
     bulk->put_bytes_max = limits.put_bytes_max;
     bulk->rma_bytes_max = limits.rma_bytes_max;
     xfer->path = path_choose(xfer, has_keys);
-    if (xfer->path == BULK_PATH_STAGING) {
-        return bulk_stage_start(xfer);
-    }
     xfer->fragment_bytes = bulk->fragment_bytes;
     if (xfer->fragment_bytes == 0) {
         xfer->fragment_bytes =
             (xfer->flags & BULK_CRC32C) != 0 ? FRAGMENT_CRC_BYTES : FRAGMENT_BYTES;
     }
-    return 0;
 }
 
 /* Arms the timer if anything is to be decided by it. Errors: -EAGAIN. */
@@ -486,12 +482,16 @@ bulk_transfer(struct bulk *bulk, const struct bulk_request *request, struct bulk
         xfer->segments = xfer->wide->segments;
     }
     xfer_lists_copy(xfer, request, &head);
-    rc = xfer_prepare(xfer, head.has_keys);
-    if (rc == 0) {
-        rc = xfer_timer_start(xfer);
-    }
+    xfer_prepare(xfer, head.has_keys);
+    rc = xfer_timer_start(xfer);
     if (rc != 0) {
         goto fail_return_wide;
+    }
+    if (xfer->path == BULK_PATH_STAGING) {
+        rc = bulk_stage_start(xfer); /* last: a bound MD can't be taken back at once */
+        if (rc != 0) {
+            goto fail_cancel_timer;
+        }
     }
     xfer->id = bulk_id_take(&bulk->xfer_ids, base_pool_index(&bulk->xfer_pool, xfer));
     lnet_peer_hold(xfer->peer);
@@ -509,6 +509,8 @@ bulk_transfer(struct bulk *bulk, const struct bulk_request *request, struct bulk
     bulk->call_depth--;
     return 0;
 
+fail_cancel_timer:
+    lnet_timer_cancel(bulk->ctx, &xfer->timer); /* a staged transfer has one */
 fail_return_wide:
     if (xfer->wide != NULL) {
         base_pool_return(&bulk->xfer_wide_pool, xfer->wide);

@@ -207,6 +207,9 @@ lnet_timer_cancel(struct lnet *ctx, struct lnet_timer *timer)
 int
 lnet_timer_arm(struct lnet *ctx, struct lnet_timer *timer, uint64_t deadline_ns)
 {
+    if (fake_faults.timer_fails_at != 0 && --fake_faults.timer_fails_at == 0) {
+        return -EAGAIN;
+    }
     lnet_timer_cancel(ctx, timer);
     timer->deadline_ns = deadline_ns;
     ctx->timers[ctx->timer_count++] = timer;
@@ -326,6 +329,9 @@ lnet_md_attach(struct lnet *ctx, const struct lnet_match *match, const struct ln
 int
 lnet_md_bind(struct lnet *ctx, const struct lnet_md *md, struct lnet_md_handle *md_out)
 {
+    if (fake_faults.bind_fails_at != 0 && --fake_faults.bind_fails_at == 0) {
+        return -EAGAIN;
+    }
     return md_add(ctx, md, 0, false, md_out);
 }
 

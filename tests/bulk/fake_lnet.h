@@ -11,6 +11,8 @@ struct fake_faults {
     uint32_t rma_again_every;   /* each n-th lnet_rma() is refused with -EAGAIN */
     uint32_t put_again_every;   /* each n-th put */
     uint32_t register_fails_at; /* the n-th lnet_mem_register() from now fails with -ENOMEM */
+    uint32_t timer_fails_at;    /* the n-th lnet_timer_arm() from now fails with -EAGAIN */
+    uint32_t bind_fails_at;     /* the n-th lnet_md_bind() from now fails with -EAGAIN */
     uint32_t rma_fails_at;      /* the n-th lnet_rma() from now ends with rma_status */
     int rma_status;
     bool is_rma_refused; /* no RMA at all: -EOPNOTSUPP, LNET_RMA_NONE */

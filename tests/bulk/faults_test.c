@@ -306,6 +306,27 @@ a_failed_registration_leaves_nothing_behind(void **state)
 }
 
 static void
+a_transfer_that_cannot_start_leaves_nothing_behind(void **state)
+{
+    struct outcome outcome;
+
+    open_world(BULK_PATH_STAGING);
+    const struct bulk_request request = request_of(BULK_PUSH, &outcome);
+    const uint32_t md_count = fake_md_count(world[0].ctx);
+    const uint32_t timer_count = fake_timer_count(world[0].ctx);
+
+    fake_faults.timer_fails_at = 1;
+    assert_int_equal(bulk_transfer(world[0].bulk, &request, NULL), -EAGAIN);
+    assert_int_equal(fake_md_count(world[0].ctx), md_count);
+    fake_faults.bind_fails_at = 1;
+    assert_int_equal(bulk_transfer(world[0].bulk, &request, NULL), -EAGAIN);
+    assert_int_equal(fake_timer_count(world[0].ctx), timer_count);
+    assert_int_equal(outcome.count, 0);
+    check_both_ways();
+    close_world();
+}
+
+static void
 count_closed(struct bulk *bulk, void *user)
 {
     (void)bulk;
@@ -610,6 +631,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_staged_transfer_without_a_deadline_does_not_wait_for_ever),
     cmocka_unit_test(a_dead_peer_ends_each_transfer_once),
     cmocka_unit_test(a_failed_registration_leaves_nothing_behind),
+    cmocka_unit_test(a_transfer_that_cannot_start_leaves_nothing_behind),
     cmocka_unit_test(a_close_waits_for_the_peer_that_is_inside),
     cmocka_unit_test(the_cache_is_bounded_and_spares_what_is_in_use),
     cmocka_unit_test(bounds_are_refused_with_eagain_and_come_free_again),
