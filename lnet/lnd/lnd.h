@@ -17,9 +17,10 @@
  *   R5 refusal  -EAGAIN means "no room now" and leaves no trace. One writable() follows.
  *   R6 trust    Whatever a peer can still change is copied before it is checked. recv() hands up a
  *               header that is the LND's own copy and checked by lnet_frame_decode(); the payload
- * may still lie in shared memory. R7 time     An LND reads no clock. It knows the now_ns of the
- * last poll() and nothing else. R8 death    A dead peer's messages that had arrived whole are
- * delivered first; then conn_down() comes once. LNet answers with conn_close().
+ *               may still lie in shared memory.
+ *   R7 time     An LND reads no clock. It knows the now_ns of the last poll() and nothing else.
+ *   R8 death    A dead peer's messages that had arrived whole are delivered first; then conn_down()
+ *               comes once. LNet answers with conn_close().
  */
 #pragma once
 
@@ -94,9 +95,8 @@ struct lnet_lnd_events {
     void (*conn_down)(struct lnet_ni *ni, struct lnet_lnd_conn *conn, int reason);
 
     /*
-     * A message came. @hdr is a checked copy; hdr->length_bytes bytes of payload (PUT, REPLY) lie
-     * at
-     * @payload until this returns. A negative return is a protocol error: the LND closes @conn
+     * A message came. @hdr is a checked copy; hdr->length_bytes bytes of payload (PUT, REPLY) are
+     * at @payload until this returns. A negative return is a protocol error: the LND closes @conn
      * (conn_down() with that reason).
      */
     int (*recv)(struct lnet_ni *ni, struct lnet_lnd_conn *conn, const struct lnet_hdr *hdr,
