@@ -8,9 +8,20 @@
  */
 #include "clients/lib/core.h"
 
+#include <sched.h>
+
+#define LOCK_TRIES 10000
+
 void
 causeway_fork_prepare(struct causeway *fs)
 {
+    /* Threads that spin let the lock go only for moments, which who sleeps on it would miss. */
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (pthread_mutex_trylock(&fs->mutex) == 0) {
+            return;
+        }
+        (void)sched_yield();
+    }
     (void)pthread_mutex_lock(&fs->mutex);
 }
 

@@ -21,6 +21,7 @@ size_t fs_prefix_bytes;
 static struct causeway_options options;
 static _Atomic(struct causeway *) mounted;
 static pthread_mutex_t mount_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct causeway *held; /* while we fork: its threads are held off */
 static int fd_base;
 static unsigned char internal[INTERNAL_FD_MAX];
 
@@ -153,9 +154,23 @@ fs_fork_prepare(void)
     (void)pthread_mutex_lock(&mount_lock);
 }
 
+/* A signal handler that forks within a call of its own thread can't wait for the call's end. */
+void
+fs_fork_hold(void)
+{
+    held = fs_depth == 0 ? fs_mounted() : NULL;
+    if (held != NULL) {
+        causeway_fork_prepare(held);
+    }
+}
+
 void
 fs_fork_parent(void)
 {
+    if (held != NULL) {
+        causeway_fork_parent(held);
+        held = NULL;
+    }
     (void)pthread_mutex_unlock(&mount_lock);
 }
 
@@ -164,6 +179,7 @@ fs_fork_child(void)
 {
     struct causeway *fs = atomic_exchange(&mounted, NULL);
 
+    held = NULL;
     (void)pthread_mutex_init(&mount_lock, NULL);
     fs_depth = 1;
     if (fs != NULL) {

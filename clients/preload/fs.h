@@ -43,6 +43,12 @@ void fs_exit(void);
 /* Before fork(), in the parent: nobody is mounting meanwhile. */
 void fs_fork_prepare(void);
 
+/*
+ * Then, with the files' tables locked, which threads lock before they call the client: no other
+ * thread is in the middle of a step of the client meanwhile.
+ */
+void fs_fork_hold(void);
+
 /* After fork(), in the parent. */
 void fs_fork_parent(void);
 

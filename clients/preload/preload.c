@@ -148,13 +148,14 @@ fork_prepare(void)
 {
     fs_fork_prepare();
     files_fork_prepare();
+    fs_fork_hold();
 }
 
 static void
 fork_parent(void)
 {
-    files_fork_parent();
     fs_fork_parent();
+    files_fork_parent();
 }
 
 static void
