@@ -2,8 +2,9 @@
 /*
  * Descriptors, descriptions and placeholders. See files.h.
  *
- * Locks: `files_mutex` guards this process's tables when they change; looking up is free of it. A
- * file that a call is using is pinned, and goes when the last pin does.
+ * Locks: `files_mutex` guards this process's tables when they change; looking up is free of it: it
+ * pins the file, then looks whether it is still the descriptor's. A file that a call is using is
+ * pinned, and goes when the last pin does.
  *
  * A few placeholders of closed files are kept in stock with their descriptions, so that the usual
  * open and close of a program cost no system call. A stock does not outlive fork(): the child
@@ -54,8 +55,9 @@ struct stock {
 uint32_t files_map[FILES_FD_MAX];
 
 static struct file *by_index[FILES_OPEN_MAX];
-static struct file *live; /* all of by_index, linked */
-static int fd_top = -1;   /* no descriptor above it was ever ours */
+static struct file *live;   /* all of by_index, linked */
+static struct file *unused; /* ended; never freed, as a look-up may still pin one */
+static int fd_top = -1;     /* no descriptor above it was ever ours */
 static struct table *table;
 static int dummy_fd = -1;
 static pid_t owner_pid;
@@ -204,9 +206,20 @@ take_description(void)
 static struct file *
 file_make(uint32_t index)
 {
-    struct file *file = calloc(1, sizeof(*file));
+    struct file *file = unused;
 
     if (file != NULL) {
+        unused = file->next;
+    } else {
+        file = calloc(1, sizeof(*file));
+    }
+    if (file != NULL) {
+        /* All but pin_count, which a late look-up may be giving back just now. */
+        file->fd_count = 0;
+        file->has_locks = false;
+        file->is_changed = false;
+        file->open_file = NULL;
+        file->path = NULL;
         file->description = &table->descriptions[index];
         file->index = index;
         by_index[index] = file;
@@ -226,6 +239,15 @@ map_fd(int fd, struct file *file)
     files_map[fd] = file->index + 1;
     file->fd_count++;
     fd_top = fd > fd_top ? fd : fd_top;
+}
+
+static void
+file_free(struct file *file)
+{
+    free(file->path);
+    file->path = NULL;
+    file->next = unused;
+    unused = file;
 }
 
 /*
@@ -255,8 +277,7 @@ file_end(struct file *file, bool keep_description)
         causeway_close(file->open_file);
         fs_depth--;
     }
-    free(file->path);
-    free(file);
+    file_free(file);
 }
 
 static void
@@ -274,8 +295,7 @@ sweep_lingering(void)
         fs_depth++;
         causeway_close(file->open_file);
         fs_depth--;
-        free(file->path);
-        free(file);
+        file_free(file);
     }
 }
 
@@ -409,10 +429,19 @@ struct file *
 files_peek(int fd)
 {
     const uint32_t mapped = (unsigned)fd < FILES_FD_MAX ? files_map[fd] : 0;
-    struct file *file = mapped != 0 ? by_index[mapped - 1] : NULL;
+    struct file *file =
+        mapped != 0 ? __atomic_load_n(&by_index[mapped - 1], __ATOMIC_ACQUIRE) : NULL;
 
-    if (file != NULL) {
-        atomic_fetch_add_explicit(&file->pin_count, 1, memory_order_acquire);
+    if (file == NULL) {
+        return NULL;
+    }
+    atomic_fetch_add(&file->pin_count, 1);
+    /* drop_fd() clears the map before it looks for pins: one of the two sees the other. */
+    if (__builtin_expect(__atomic_load_n(&files_map[fd], __ATOMIC_SEQ_CST) != mapped ||
+                             __atomic_load_n(&by_index[mapped - 1], __ATOMIC_SEQ_CST) != file,
+                         0)) {
+        files_put(file);
+        return NULL;
     }
     return file;
 }
@@ -524,7 +553,7 @@ drop_fd(int fd, bool may_stock)
     const uint32_t mapped = files_map[fd];
     struct file *file = mapped != 0 ? by_index[mapped - 1] : NULL;
 
-    files_map[fd] = 0;
+    __atomic_store_n(&files_map[fd], 0, __ATOMIC_SEQ_CST);
     if (file == NULL) {
         return false;
     }
@@ -716,6 +745,9 @@ files_fork_child(void)
     for (struct file *file = live; file != NULL; file = file->next) {
         file->open_file = NULL;
         file->has_locks = false;
+        atomic_store(&file->pin_count, 0);
+    }
+    for (struct file *file = unused; file != NULL; file = file->next) {
         atomic_store(&file->pin_count, 0);
     }
 }
