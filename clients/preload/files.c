@@ -378,6 +378,54 @@ take_placeholder(bool is_cloexec, bool is_dir, uint32_t *index_out)
     return fd;
 }
 
+static void
+description_fill(struct description *description, struct causeway_file *open_file, int flags)
+{
+    description->fid = causeway_file_fid(open_file);
+    description->mode = (uint32_t)causeway_file_mode(open_file);
+    description->offset = 0;
+    atomic_store_explicit(&description->lock, 0, memory_order_relaxed);
+    atomic_store_explicit(&description->flags,
+                          (unsigned)(flags & ~(O_CLOEXEC | O_CREAT | O_EXCL | O_TRUNC)),
+                          memory_order_relaxed);
+}
+
+/*
+ * The same in a child of posix_spawn(), whose descriptors are not those of our tables: it gets a
+ * placeholder for the program to come, which opens the FID anew. The mutex is held.
+ */
+static int
+install_for_exec(struct causeway_file *open_file, int flags)
+{
+    struct table *const parents = table;
+    const int parents_dummy = dummy_fd;
+    uint32_t index = FILES_OPEN_MAX;
+    int rc = 0;
+
+    if (table == NULL) {
+        rc = make_table();
+    } else if (dummy_fd < 0) {
+        rc = make_dummy();
+    }
+    if (rc == 0) {
+        index = take_description();
+        rc = index < FILES_OPEN_MAX ? open_placeholder(index, (flags & O_CLOEXEC) != 0,
+                                                       S_ISDIR(causeway_file_mode(open_file)))
+                                    : -ENFILE;
+    }
+    if (rc >= 0) {
+        description_fill(&table->descriptions[index], open_file, flags);
+    } else if (index < FILES_OPEN_MAX) {
+        atomic_store(&table->descriptions[index].reference_count, 0);
+    }
+    if (table != parents) {
+        (void)munmap(table, sizeof(*table)); /* the child has it by FILES_TABLE_FD */
+    }
+    table = parents;
+    dummy_fd = parents_dummy;
+    return rc;
+}
+
 int
 files_install(struct causeway_file *open_file, int flags, const char *path)
 {
@@ -387,6 +435,15 @@ files_install(struct causeway_file *open_file, int flags, const char *path)
     int rc = 0;
 
     (void)pthread_mutex_lock(&files_mutex);
+    if (__builtin_expect(!files_is_owner(), 0)) {
+        rc = install_for_exec(open_file, flags);
+        (void)pthread_mutex_unlock(&files_mutex);
+        fs_depth++;
+        causeway_close(open_file);
+        fs_depth--;
+        fs_child_end();
+        return rc;
+    }
     if (table == NULL) {
         rc = make_table();
     } else if (dummy_fd < 0) {
@@ -409,14 +466,7 @@ files_install(struct causeway_file *open_file, int flags, const char *path)
         fs_depth--;
         return rc;
     }
-    struct description *description = file->description;
-    description->fid = causeway_file_fid(open_file);
-    description->mode = (uint32_t)causeway_file_mode(open_file);
-    description->offset = 0;
-    atomic_store_explicit(&description->lock, 0, memory_order_relaxed);
-    atomic_store_explicit(&description->flags,
-                          (unsigned)(flags & ~(O_CLOEXEC | O_CREAT | O_EXCL | O_TRUNC)),
-                          memory_order_relaxed);
+    description_fill(file->description, open_file, flags);
     file->open_file = open_file;
     file->path = path != NULL ? strdup(path) : NULL;
     file->is_cloexec = is_cloexec;

@@ -4,6 +4,7 @@
  */
 #include "clients/preload/fs.h"
 
+#include "clients/preload/files.h"
 #include "clients/preload/raw.h"
 
 #include <causeway/bulk.h>
@@ -113,26 +114,70 @@ absolute_target(void *arg, const char *target, char *path)
     return 0;
 }
 
+static struct causeway *
+mount(int *error_out)
+{
+    struct causeway *fs = NULL;
+    const int rc = FS_CALL(causeway_mount(&options, &fs));
+
+    if (rc != 0) {
+        *error_out = rc;
+        return NULL;
+    }
+    causeway_absolute_set(fs, absolute_target, NULL);
+    return fs;
+}
+
+/*
+ * The child of posix_spawn() shares our memory but not our descriptors: it has a mount of its own,
+ * in the thread-local memory of the thread that waits for it.
+ */
+static __thread struct {
+    struct causeway *fs;
+    pid_t pid;
+} child __attribute__((tls_model("initial-exec")));
+
+static struct causeway *
+child_get(int *error_out)
+{
+    const pid_t pid = (pid_t)RAW(getpid, 0);
+
+    if (child.fs == NULL || child.pid != pid) {
+        child.fs = mount(error_out);
+        child.pid = pid;
+    }
+    return child.fs;
+}
+
+void
+fs_child_end(void)
+{
+    struct causeway *fs = child.fs;
+
+    if (__builtin_expect(fs != NULL, 0) && child.pid == (pid_t)RAW(getpid, 0)) {
+        child.fs = NULL;
+        fs_depth++;
+        causeway_unmount(fs);
+        fs_depth--;
+    }
+}
+
 struct causeway *
 fs_get(int *error_out)
 {
     struct causeway *fs = fs_mounted();
-    int rc = 0;
 
+    if (__builtin_expect(!files_is_owner(), 0)) {
+        return child_get(error_out);
+    }
     if (fs != NULL) {
         return fs;
     }
     (void)pthread_mutex_lock(&mount_lock);
     fs = fs_mounted();
     if (fs == NULL) {
-        rc = FS_CALL(causeway_mount(&options, &fs));
-        if (rc == 0) {
-            causeway_absolute_set(fs, absolute_target, NULL);
-            atomic_store_explicit(&mounted, fs, memory_order_release);
-        } else {
-            fs = NULL;
-            *error_out = rc;
-        }
+        fs = mount(error_out);
+        atomic_store_explicit(&mounted, fs, memory_order_release);
     }
     (void)pthread_mutex_unlock(&mount_lock);
     return fs;

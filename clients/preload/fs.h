@@ -40,6 +40,12 @@ struct causeway *fs_mounted(void);
 /* Ends it. */
 void fs_exit(void);
 
+/*
+ * In a child of posix_spawn(), before it execs, exits or may close its descriptors behind our back:
+ * ends the mount that it has of its own.
+ */
+void fs_child_end(void);
+
 /* Before fork(), in the parent: nobody is mounting meanwhile. */
 void fs_fork_prepare(void);
 

@@ -126,6 +126,7 @@ hook_chdir(const char *path)
     struct causeway *fs = rc > 0 ? fs_get(&rc) : NULL;
     if (fs != NULL) {
         rc = path_enter(fs, &target);
+        fs_child_end();
     }
     return (int)hook_result(rc);
 }

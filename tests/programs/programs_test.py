@@ -53,6 +53,33 @@ c"\'; ls -Q | head -3; cat a*; rm -- a*
         mkfifo p; test -p p && echo fifo; ls -ld . | cut -c1; stat -c '%F' .; df . > /dev/null && echo df
         mkdir t; chmod 1777 t; stat -c %a t; umask 027; echo > u; mkdir v; stat -c %a u v
     """),
+    ("posix_spawn", ["python3"], r"""
+        printf '#!/bin/sh\necho "script ${*##*/}"; pwd | wc -l; cat\n' > s.sh; chmod +x s.sh; cp /bin/cat mycat
+        printf '#!./s.sh from\n' > twice; chmod +x twice; echo data > data; mkdir d; echo inner > d/f
+        cat > p.py << 'END'
+import os
+def spawn(path, *args, actions=()):
+    try:
+        pid = os.posix_spawn(path, [path, *args], os.environ, file_actions=actions)
+    except OSError as error:
+        return print(path, error.errno, flush=True)
+    print(path, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+IN = (os.POSIX_SPAWN_OPEN, 0, "data", os.O_RDONLY, 0)
+OUT = (os.POSIX_SPAWN_OPEN, 1, "out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+for path in "./s.sh", "./mycat", "./twice", "/bin/cat", "./none", "./data":
+    spawn(path, "-", actions=[IN])
+spawn("./mycat", "-", "d/f", actions=[IN, OUT])
+print(open("out").read(), oct(os.stat("out").st_mode), flush=True)
+with open("log", "w+") as log:
+    log.write("before\n"); log.flush()
+    for i in range(3):
+        spawn("./mycat", "data", actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), 1)])
+    log.write("after\n"); log.seek(0); print(log.read())
+print(os.listdir("/proc/self/fd") == [], len(os.listdir(".")), flush=True)
+END
+        python3 p.py
+        printf 'all:\n\t@./s.sh of make < data\n' > Makefile; command -v make > /dev/null && make -s
+    """),
     ("tree copies", ["tar", "find", "diff"], r"""
         cp -r /usr/share/doc/tar src 2>/dev/null || cp -r /etc/apt src; mkdir s; (cd s && seq 1 500 | xargs touch)
         for i in 1 2 3; do head -c $((i * 70001)) /dev/urandom > s/big$i; done
