@@ -7,8 +7,10 @@
 #include "base/assert.h"
 
 #include <causeway/lnet.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -35,9 +37,27 @@ print_usage(FILE *out)
                        "  causeway run -- sh -c 'echo hello > /causeway/hi && cat /causeway/hi'\n");
 }
 
+/*
+ * Closed standard streams become /dev/null for this process alone, not for what it starts: else a
+ * memory region or a socket would get such a number, and messages would be written into it.
+ */
+static void
+open_streams(void)
+{
+    int fd = 0;
+
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
+    open_streams();
     if (argc < 2) {
         print_usage(stderr);
         return 2;

@@ -376,6 +376,7 @@ cmd_lctl(int argc, char **argv)
         "causeway lctl ping 0-1@shm",
         options,
         BASE_ARRAY_LEN(options),
+        .has_late_options = true,
     };
     struct asker asker = {0};
     struct lnet_process target;

@@ -531,6 +531,7 @@ cmd_run(int argc, char **argv)
         "causeway run -- sh -c 'tar cf /causeway/etc.tar /etc && ls -l /causeway'",
         options,
         BASE_ARRAY_LEN(options),
+        .has_late_options = false,
     };
     const int first = options_read(&set, argc, argv);
 

@@ -67,7 +67,7 @@ struct common {
          OPTION_SIZE,                                                                           \
          &(c).ring_bytes,                                                                       \
          32768,                                                                                 \
-         1 << 26,                                                                               \
+         1 << 24,                                                                               \
          NULL,                                                                                  \
          "SIZE",                                                                                \
          "shm: of one direction of a connection"},                                              \
@@ -263,6 +263,7 @@ cmd_mds(int argc, char **argv)
         "causeway oss --nid 2@shm & causeway mds --nid 1@shm --oss 2@shm",
         options,
         BASE_ARRAY_LEN(options),
+        .has_late_options = false,
     };
     struct mds_ost osts[64];
     uint32_t ost_count = 0;
@@ -322,6 +323,7 @@ cmd_oss(int argc, char **argv)
         "causeway oss --nid 2@shm --osts 4 --mem 1g",
         options,
         BASE_ARRAY_LEN(options),
+        .has_late_options = false,
     };
     struct host_options host;
     int cpus[HOST_REACTORS_MAX];

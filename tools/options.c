@@ -142,7 +142,7 @@ _Noreturn static void
 fail_unknown(const struct reader *reader, const char *name)
 {
     const char *nearest = NULL;
-    size_t best = 4;
+    size_t best = name[0] == '-' ? 0 : 4; /* nothing is near a single letter */
 
     for (size_t i = 0; i < reader->set->count; i++) {
         const size_t distance = options_distance(name, reader->set->options[i].name);
@@ -494,8 +494,9 @@ fill_getopt(const struct option_set *set, struct option *table, char *letters)
 {
     size_t at = 0;
 
-    letters[at++] =
-        '+'; /* stop at the first operand: it may be a command with options of its own */
+    if (!set->has_late_options) {
+        letters[at++] = '+'; /* stop at the first operand */
+    }
     letters[at++] = ':';
     letters[at++] = 'h';
     for (size_t i = 0; i < set->count; i++) {
@@ -535,10 +536,17 @@ index_of(const struct option_set *set, int code)
 static void
 read_one(struct reader *reader, int code, char **argv)
 {
-    const char *given = optind > 0 ? argv[optind - 1] : "";
+    char letter[] = {'-', (char)optopt, '\0'};
+    /* getopt says which letter it was; a long name is the last argument that it took. */
+    const bool is_letter = optopt > 0 && optopt < GETOPT_DRY_RUN && optopt != GETOPT_HELP;
+    const char *given = is_letter ? letter : argv[optind - 1];
 
+    if (code == '?' && !is_letter && optopt != 0) {
+        (void)fprintf(stderr, "%s: option '%s': takes no value\n", reader->set->command, given);
+        exit(2);
+    }
     if (code == '?') {
-        fail_unknown(reader, given[0] == '-' && given[1] == '-' ? given + 2 : given);
+        fail_unknown(reader, is_letter ? given : given + 2);
     }
     if (code == ':') {
         (void)fprintf(stderr, "%s: option '%s' wants a value\n", reader->set->command, given);
@@ -563,6 +571,7 @@ options_read(const struct option_set *set, int argc, char **argv)
     fill_getopt(set, table, letters);
     opterr = 0;
     optind = 1;
+    optopt = 0;
     while ((code = getopt_long(argc, argv, letters, table, NULL)) != -1) {
         if (code == GETOPT_HELP) {
             print_help(set);

@@ -48,6 +48,7 @@ struct option_set {
     const char *example; /* one that runs */
     const struct option_def *options;
     size_t count;
+    bool has_late_options; /* options may follow operands: these are no command with its own */
 };
 
 /*
