@@ -5,10 +5,10 @@
  * The program finds the servers by three environment variables and a private run directory:
  * CAUSEWAY_MDS, CAUSEWAY_RUN_DIR, CAUSEWAY_PREFIX.
  *
- * Nothing is left behind. The directory is removed at the end; a *janitor* process, which does
- * nothing but wait for this one to die, removes it if this one is killed. The command dies with
- * this process (PR_SET_PDEATHSIG), and descendants that it left are adopted
- * (PR_SET_CHILD_SUBREAPER) and ended.
+ * Nothing is left behind. At the end, descendants that the command left are adopted
+ * (PR_SET_CHILD_SUBREAPER) and ended, and the directory is removed. If this process is killed, a
+ * *janitor*, which does nothing but wait for that, does the same: it finds the command and its
+ * descendants by CAUSEWAY_RUN_DIR in their environment, as nothing else ties them together then.
  */
 #include "tools/commands.h"
 
@@ -26,7 +26,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +41,7 @@ struct run {
     uint64_t reactors, osts, stripe_count, stripe_bytes, mem_bytes, prefault_bytes;
     uint64_t timeout_ns, ring_bytes;
     const char *store, *cpus, *prefix, *bulk_path, *rma_path, *json, *preload;
+    FILE *json_file;
     bool no_lease, checksum, quiet, verbose;
 
     bool is_split;
@@ -47,7 +51,8 @@ struct run {
     char dir[PATH_MAX];
     char preload_path[PATH_MAX];
     pid_t janitor;
-    int janitor_pipe; /* its end of the world: closed when this process ends */
+    int janitor_socket; /* its end of the world: closed when this process ends */
+    sigset_t signals;   /* the caller's mask, which the command gets back */
 };
 
 /* ---- the run directory and its janitor ---- */
@@ -68,64 +73,165 @@ remove_dir(const char *path)
     (void)rmdir(path);
 }
 
+/* Is @path the directory @prefix, or below it? */
+static bool
+is_below(const char *path, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+
+    return strncmp(path, prefix, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* Where the run directory will be, in run->dir; the command must not take it for one of ours. */
+static int
+choose_dir(struct run *run)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR"); // NOLINT(concurrency-mt-unsafe): before threads
+    uint32_t number = 0;
+
+    if (base == NULL || base[0] != '/' || access(base, W_OK | X_OK) != 0 || strlen(base) > 60 ||
+        is_below(base, run->prefix)) {
+        base = "/tmp";
+    }
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+        return -EIO;
+    }
+    (void)snprintf(run->dir, sizeof(run->dir), "%s/causeway-run-%08x", base, number);
+    return is_below(run->dir, run->prefix) ? -EINVAL : 0;
+}
+
+/* Does process @pid have the @length bytes of @variable in its environment? */
+static bool
+has_variable(pid_t pid, const char *variable, size_t length)
+{
+    char path[64];
+    char *text = NULL;
+    size_t room = 0;
+    bool is_found = false;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+    FILE *file = fopen(path, "re");
+    while (!is_found && file != NULL) {
+        const ssize_t got = getdelim(&text, &room, '\0', file);
+
+        if (got < 0) {
+            break;
+        }
+        is_found = strncmp(text, variable, length + 1) == 0;
+    }
+    free(text);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_found;
+}
+
+/* Signals all processes that have @variable in their environment; returns how many there are. */
+static unsigned
+signal_strays(const char *variable, int number)
+{
+    DIR *dir = opendir("/proc");
+    const struct dirent *entry = NULL;
+    unsigned count = 0;
+
+    while (dir != NULL &&
+           (entry = readdir(dir)) != NULL) { // NOLINT(concurrency-mt-unsafe): one thread per DIR
+        const long pid = strtol(entry->d_name, NULL, 10);
+
+        if (pid <= 0 || pid == getpid()) {
+            continue;
+        }
+        /* Opened before it is looked at, so that the number cannot become another process's. */
+        const int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+        if (pidfd >= 0 && has_variable((pid_t)pid, variable, strlen(variable)) &&
+            syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) == 0) {
+            count++;
+        }
+        if (pidfd >= 0) {
+            (void)close(pidfd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return count;
+}
+
+/* Ends what a killed run left running: TERM, and KILL when that does not help. */
+static void
+end_strays(const char *dir)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    const uint64_t start_ns = base_clock_now_ns();
+    char variable[PATH_MAX + 32];
+    uint64_t waited_ns = 0;
+
+    (void)snprintf(variable, sizeof(variable), "CAUSEWAY_RUN_DIR=%s", dir);
+    while (waited_ns < 2 * END_WAIT_NS &&
+           signal_strays(variable, waited_ns < END_WAIT_NS ? SIGTERM : SIGKILL) > 0) {
+        (void)nanosleep(&pause, NULL);
+        waited_ns = base_clock_now_ns() - start_ns;
+    }
+}
+
 static int
 make_dir(struct run *run)
 {
-    const char *base = getenv("XDG_RUNTIME_DIR"); // NOLINT(concurrency-mt-unsafe): before threads
+    if (mkdir(run->dir, 0700) != 0) {
+        const int rc = -errno;
 
-    if (base == NULL || base[0] != '/' || access(base, W_OK | X_OK) != 0 || strlen(base) > 60) {
-        base = "/tmp";
-    }
-    (void)snprintf(run->dir, sizeof(run->dir), "%s/causeway-run-XXXXXX", base);
-    if (mkdtemp(run->dir) == NULL) {
-        (void)fprintf(stderr, "causeway run: cannot make %s: %s\n", run->dir,
-                      lnet_error_name(-errno));
-        return -errno;
+        (void)fprintf(stderr, "causeway run: cannot make %s: %s\n", run->dir, lnet_error_name(rc));
+        return rc;
     }
     return 0;
 }
 
 _Noreturn static void
-janitor_main(const char *dir, int pipe_fd)
+janitor_main(const char *dir, int socket_fd)
 {
     char byte = 0;
     sigset_t all;
 
-    (void)setsid(); /* Ctrl-C is not meant for it */
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    (void)setsid(); /* what is sent to the group, such as Ctrl-C, is not meant for it */
     (void)prctl(PR_SET_NAME, "causeway-tidy");
-    for (int fd = 0; fd < 1024; fd++) {
-        if (fd != pipe_fd) {
-            (void)close(fd);
-        }
+    /* Nobody may wait for the end of a pipe that this one inherited. */
+    if (socket_fd > 0) {
+        (void)syscall(SYS_close_range, 0, socket_fd - 1, 0);
     }
+    (void)syscall(SYS_close_range, socket_fd + 1, ~0u, 0);
+    (void)send(socket_fd, "", 1, MSG_NOSIGNAL);
     /* A byte: all is tidy. The end: this one's parent was killed. */
-    const ssize_t got = read(pipe_fd, &byte, 1);
-    if (got == 0) {
+    if (recv(socket_fd, &byte, 1, 0) != 1) {
+        end_strays(dir);
         remove_dir(dir);
     }
     _exit(0);
 }
 
+/* Starts the janitor and waits until it is out of reach of what ends this process. */
 static int
 start_janitor(struct run *run)
 {
     int ends[2];
+    char byte = 0;
 
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         return -errno;
     }
     run->janitor = fork();
-    if (run->janitor < 0) {
-        return -errno;
-    }
     if (run->janitor == 0) {
         (void)close(ends[1]);
         janitor_main(run->dir, ends[0]);
     }
+    const int rc = run->janitor < 0 ? -errno : 0;
     (void)close(ends[0]);
-    run->janitor_pipe = ends[1];
+    if (rc != 0 || recv(ends[1], &byte, 1, 0) != 1) {
+        (void)close(ends[1]);
+        return rc != 0 ? rc : -ECHILD;
+    }
+    run->janitor_socket = ends[1];
     return 0;
 }
 
@@ -133,13 +239,9 @@ static void
 end_janitor(struct run *run)
 {
     remove_dir(run->dir);
-    if (run->janitor > 0) {
-        const ssize_t put = write(run->janitor_pipe, "", 1);
-
-        (void)put;
-        (void)close(run->janitor_pipe);
-        (void)waitpid(run->janitor, NULL, 0);
-    }
+    (void)send(run->janitor_socket, "", 1, MSG_NOSIGNAL); /* it may have been killed */
+    (void)close(run->janitor_socket);
+    (void)waitpid(run->janitor, NULL, 0);
 }
 
 /* ---- the command ---- */
@@ -153,7 +255,12 @@ find_preload(struct run *run)
 
     if (run->preload != NULL) {
         (void)snprintf(run->preload_path, sizeof(run->preload_path), "%s", run->preload);
-        return access(run->preload_path, R_OK) == 0 ? 0 : -errno;
+        struct stat attr;
+
+        if (stat(run->preload_path, &attr) != 0 || access(run->preload_path, R_OK) != 0) {
+            return -errno;
+        }
+        return S_ISREG(attr.st_mode) ? 0 : -EINVAL;
     }
     const ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     if (length < 0) {
@@ -240,7 +347,7 @@ make_environment(const struct run *run)
 }
 
 static pid_t
-start_command(const struct run *run, char **argv, char **env, const sigset_t *signals_before)
+start_command(const struct run *run, char **argv, char **env)
 {
     const pid_t parent = getpid();
     const pid_t child = fork();
@@ -252,7 +359,7 @@ start_command(const struct run *run, char **argv, char **env, const sigset_t *si
     if (getppid() != parent) {
         _exit(1);
     }
-    (void)sigprocmask(SIG_SETMASK, signals_before, NULL);
+    (void)sigprocmask(SIG_SETMASK, &run->signals, NULL);
     if (run->is_split) {
         (void)sched_setaffinity(0, sizeof(run->command_cpus), &run->command_cpus);
     }
@@ -281,7 +388,8 @@ wait_command(pid_t child, const sigset_t *signals)
             continue; /* an adopted one */
         }
         const int number = sigwaitinfo(signals, &info);
-        if (number > 0 && number != SIGCHLD && info.si_code <= 0) {
+        /* The terminal that hangs up tells the leader of the session only. */
+        if (number > 0 && number != SIGCHLD && (info.si_code <= 0 || number == SIGHUP)) {
             (void)kill(child, number);
         }
     }
@@ -415,31 +523,40 @@ say_results(const struct run *run, const struct host *host, const struct report_
     if (run->json != NULL) {
         json_t *json = report_json(host, report);
 
-        if (json_dump_file(json, run->json, JSON_INDENT(2)) != 0) {
+        if (json_dumpf(json, run->json_file, JSON_INDENT(2)) != 0 || fclose(run->json_file) != 0) {
             (void)fprintf(stderr, "causeway run: cannot write %s\n", run->json);
         }
         json_decref(json);
     }
 }
 
+/* From here on signals wait until there is a command to pass them on to. */
+static void
+hold_signals(struct run *run, sigset_t *signals_out)
+{
+    sigset_t blocked;
+
+    (void)sigemptyset(signals_out);
+    (void)sigaddset(signals_out, SIGINT);
+    (void)sigaddset(signals_out, SIGTERM);
+    (void)sigaddset(signals_out, SIGHUP);
+    (void)sigaddset(signals_out, SIGQUIT);
+    (void)sigaddset(signals_out, SIGCHLD);
+    blocked = *signals_out;
+    (void)sigaddset(&blocked, SIGPIPE); /* a reader of stderr that is gone */
+    (void)sigprocmask(SIG_BLOCK, &blocked, &run->signals);
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, there would be no status to wait for */
+}
+
 static int
-run_on_servers(struct run *run, char **argv)
+run_on_servers(struct run *run, char **argv, const sigset_t *signals)
 {
     struct mds_ost osts[64];
     struct mds_options mds;
     struct oss_options oss;
     struct host_options options;
     struct host *host = NULL;
-    sigset_t signals;
-    sigset_t before;
 
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGHUP);
-    (void)sigaddset(&signals, SIGQUIT);
-    (void)sigaddset(&signals, SIGCHLD);
-    (void)sigprocmask(SIG_BLOCK, &signals, &before);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 
     fill_servers(run, osts, &mds, &oss, &options);
@@ -450,7 +567,7 @@ run_on_servers(struct run *run, char **argv)
     }
     char **env = make_environment(run);
     const uint64_t start_ns = base_clock_now_ns();
-    const pid_t child = env != NULL ? start_command(run, argv, env, &before) : -1;
+    const pid_t child = env != NULL ? start_command(run, argv, env) : -1;
     if (child < 0) {
         (void)fprintf(stderr, "causeway run: cannot start %s: %s\n", argv[0],
                       lnet_error_name(-errno));
@@ -460,7 +577,7 @@ run_on_servers(struct run *run, char **argv)
     }
     struct report_run report = {
         .command = argv[0], .store = run->store, .ost_count = (uint32_t)run->osts};
-    report.exit_status = wait_command(child, &signals);
+    report.exit_status = wait_command(child, signals);
     report.elapsed_ns = base_clock_now_ns() - start_ns;
     end_leftovers(run->janitor);
     host_stop(host);
@@ -510,7 +627,7 @@ cmd_run(int argc, char **argv)
          "the servers make all copies"},
         {"checksum", 0, OPTION_FLAG, &run.checksum, 0, 0, NULL, NULL,
          "CRC32C over all file data, end to end"},
-        {"ring-bytes", 0, OPTION_SIZE, &run.ring_bytes, 32768, 1 << 26, NULL, "SIZE",
+        {"ring-bytes", 0, OPTION_SIZE, &run.ring_bytes, 32768, 1 << 24, NULL, "SIZE",
          "of one direction of a connection"},
         {"timeout", 't', OPTION_SECONDS, &run.timeout_ns, 1000000, UINT64_C(3600000000000), NULL,
          "SECONDS", "of one try of a request"},
@@ -533,6 +650,7 @@ cmd_run(int argc, char **argv)
         BASE_ARRAY_LEN(options),
         .has_late_options = false,
     };
+    sigset_t signals;
     const int first = options_read(&set, argc, argv);
 
     if (first >= argc) {
@@ -549,26 +667,40 @@ cmd_run(int argc, char **argv)
                       (unsigned long long)run.stripe_bytes);
         return 2;
     }
+    if ((run.ring_bytes & (run.ring_bytes - 1)) != 0) {
+        (void)fprintf(stderr, "causeway run: option 'ring-bytes': %llu is no power of two\n",
+                      (unsigned long long)run.ring_bytes);
+        return 2;
+    }
+    if (choose_dir(&run) != 0) {
+        (void)fprintf(stderr,
+                      "causeway run: option 'prefix': '%s' would hide the run directory in /tmp; "
+                      "set XDG_RUNTIME_DIR to a directory elsewhere\n",
+                      run.prefix);
+        return 2;
+    }
     if (split_cpus(&run) != 0) {
+        return 2;
+    }
+    if (run.json != NULL && (run.json_file = fopen(run.json, "we")) == NULL) {
+        (void)fprintf(stderr, "causeway run: option 'json': cannot write %s: %s\n", run.json,
+                      lnet_error_name(-errno));
         return 2;
     }
     int rc = find_preload(&run);
     if (rc != 0) {
-        (void)fprintf(stderr,
-                      "causeway run: libcauseway_preload.so not found (%s): build it, or name it "
-                      "with --preload\n",
+        (void)fprintf(stderr, "causeway run: %s (%s): build it, or name it with --preload\n",
+                      run.preload != NULL ? run.preload : "libcauseway_preload.so not found",
                       lnet_error_name(rc));
-        return 1;
+        return run.preload != NULL ? 2 : 1;
     }
-    rc = make_dir(&run);
-    if (rc == 0) {
-        rc = start_janitor(&run);
-    }
+    hold_signals(&run, &signals);
+    rc = start_janitor(&run);
     if (rc != 0) {
         (void)fprintf(stderr, "causeway run: cannot start: %s\n", lnet_error_name(rc));
         return 1;
     }
-    const int status = run_on_servers(&run, argv + first);
+    const int status = make_dir(&run) == 0 ? run_on_servers(&run, argv + first, &signals) : 1;
     end_janitor(&run);
     return status;
 }
