@@ -129,8 +129,7 @@ CLIENT_API int causeway_open(struct causeway *fs, const struct causeway_fid *at,
                              int flags, mode_t mode, struct causeway_file **file_out);
 
 /**
- * causeway_open_fid() - open what a FID names, also if it has no name any more but is open
- * elsewhere
+ * causeway_open_fid() - open what a FID names, be it without a name but open elsewhere
  * @fs:       the file system.
  * @fid:      the file.
  * @flags:    access mode, O_APPEND, O_PATH.
@@ -489,8 +488,7 @@ struct causeway_dirent {
 /**
  * causeway_readdir() - read entries of an open directory
  * @file:    open directory.
- * @cookie:  0 to begin; the cookie of the last entry to continue. Good for as long as the directory
- * is.
+ * @cookie:  0 to begin; the cookie of the last entry to continue. As good as the directory itself.
  * @entries: where to.
  * @count:   room for so many.
  *

@@ -303,8 +303,7 @@ struct ptlrpc_service_options {
     void *user;
     /*
      * A client connects: 0 or a refusal. @data is its connect data. Write the connect reply's body
-     * at
-     * @reply (at most 4096 bytes) and its size at @reply_bytes. ptlrpc_export_user_set() here.
+     * to @reply (at most 4096 bytes) and its size to @reply_bytes. ptlrpc_export_user_set() here.
      * NULL: all are welcome.
      */
     int (*connected)(struct ptlrpc_service *service, struct ptlrpc_export *export_,
