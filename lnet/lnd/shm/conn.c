@@ -123,20 +123,18 @@ link_fini(struct shm_conn *conn)
     link_init(link);
 }
 
-/* Whether @fd is an eventfd that does not block: we will write to it. */
+/* Whether @fd is an eventfd: we will write to it. */
 static bool
 is_event_fd(int fd)
 {
     static const char wanted[] = "anon_inode:[eventfd]";
     char path[64];
     char target[64];
-    const int flags = fcntl(fd, F_GETFL);
 
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     const ssize_t length = readlink(path, target, sizeof(target));
 
-    return flags >= 0 && (flags & O_NONBLOCK) != 0 && length == (ssize_t)sizeof(wanted) - 1 &&
-           memcmp(target, wanted, sizeof(wanted) - 1) == 0;
+    return length == (ssize_t)sizeof(wanted) - 1 && memcmp(target, wanted, sizeof(wanted) - 1) == 0;
 }
 
 /* Takes the peer's side of a handshake: @fds are its doorbell page, window table and eventfd. */
@@ -1030,15 +1028,37 @@ shm_conn_pending_ns(const struct shm_ni *ni)
 
 /* ---- doorbells ----------------------------------------------------------------------------- */
 
+/* Wakes the peer by way of its socket. */
+static void
+link_nudge(const struct shm_link *link)
+{
+    const struct shm_wire wire = {.type = SHM_WIRE_NUDGE};
+
+    (void)shm_wire_send(link->fd, &wire, NULL); /* a full queue has woken it already */
+}
+
+/*
+ * Wakes the peer. Its eventfd is in the hands of all its peers: one may have filled it, or made it
+ * block, which must stop neither us nor the peer.
+ */
+static void
+bell_wake(const struct shm_link *link)
+{
+    const uint64_t one = 1;
+    const int flags = fcntl(link->event_fd, F_GETFL);
+
+    if (flags < 0 || (flags & O_NONBLOCK) == 0 || write(link->event_fd, &one, sizeof(one)) < 0) {
+        link_nudge(link);
+    }
+}
+
 void
 shm_conn_ring(struct shm_conn *conn)
 {
     struct shm_link *link = &conn->link;
 
     if (link->bells == NULL) {
-        const struct shm_wire wire = {.type = SHM_WIRE_NUDGE};
-
-        (void)shm_wire_send(link->fd, &wire, NULL); /* a full queue has woken it already */
+        link_nudge(link);
         return;
     }
     struct shm_bells *bells = link->bells;
@@ -1049,10 +1069,6 @@ shm_conn_ring(struct shm_conn *conn)
     (void)__atomic_fetch_or(&bells->summary, UINT64_C(1) << word, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&bells->sleeping, __ATOMIC_SEQ_CST) != 0 &&
         __atomic_exchange_n(&bells->sleeping, 0, __ATOMIC_SEQ_CST) != 0) {
-        const uint64_t one = 1;
-
-        if (write(link->event_fd, &one, sizeof(one)) < 0) {
-            /* Full: it is readable, which is all that was wanted. */
-        }
+        bell_wake(link);
     }
 }

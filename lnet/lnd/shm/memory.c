@@ -184,7 +184,7 @@ region_map_hugetlb(struct shm_mem *mem, uint64_t bytes, uint32_t flags)
     const bool is_lazy = (flags & LNET_MEM_LAZY) != 0; /* the mapping itself reserves the pages */
 
     if (ftruncate(fd, (off_t)length) == 0 && (is_lazy || fallocate(fd, 0, 0, (off_t)length) == 0) &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
         void *map = map_aligned(fd, length, PROT_READ | PROT_WRITE);
 
         if (map != MAP_FAILED) {
@@ -230,7 +230,7 @@ region_map_normal(struct shm_mem *mem, uint64_t bytes, uint32_t flags)
         rc = -errno;
         goto fail_unmap;
     }
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         rc = -errno;
         goto fail_unmap;
     }

@@ -23,6 +23,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -125,13 +126,16 @@ resources_open(struct shm_ni *ni)
     }
     ni->windows = map;
     /* From now on nobody can map it for writing: peers can't open windows to each other. */
-    (void)fcntl(ni->windows_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+    (void)fcntl(ni->windows_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+    /* And nobody can shut later peers out by seals of its own. */
+    (void)fcntl(ni->bells_fd, F_ADD_SEALS, F_SEAL_SEAL);
     ni->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ni->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (ni->event_fd < 0 || ni->epoll_fd < 0) {
         return -errno;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &ni->event_fd};
+    /* Each write is an event by itself. So it need not be read. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &ni->event_fd};
 
     return epoll_ctl(ni->epoll_fd, EPOLL_CTL_ADD, ni->event_fd, &event) != 0 ? -errno : 0;
 }
@@ -599,9 +603,12 @@ sockets_poll(struct shm_ni *ni, uint32_t budget)
     for (int i = 0; i < event_count; i++) {
         if (events[i].data.ptr == &ni->event_fd) {
             uint64_t value = 0;
+            const struct iovec iov = {.iov_base = &value, .iov_len = sizeof(value)};
 
-            if (read(ni->event_fd, &value, sizeof(value)) < 0) {
-                /* Somebody else read it: fine. */
+            /* A peer may have filled it, which others would wait for, or emptied it and made it
+             * block. A kernel that cannot say "do not wait" (before 5.9) leaves it as it is. */
+            if (preadv2(ni->event_fd, &iov, 1, -1, RWF_NOWAIT) < 0) {
+                /* Empty: fine. */
             }
         } else if (events[i].data.ptr == &ni->listen_fd) {
             shm_conn_accept(ni);
