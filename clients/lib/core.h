@@ -74,6 +74,19 @@ struct client_op {
 
 /* ---- targets ---- */
 
+/*
+ * Who copies, the server (bulk) or this client (lease), is learnt: what a MiB took lately by each,
+ * for each size class. See osc.c.
+ */
+enum osc_way { OSC_BY_LEASE, OSC_BY_BULK };
+#define OSC_WAY_COUNT    2
+#define OSC_SIZE_CLASSES 3 /* below 64 KiB, below 1 MiB, from there on */
+
+struct osc_costs {
+    uint64_t ns_per_mib[OSC_WAY_COUNT]; /* 0: not tried */
+    uint32_t count;                     /* pieces, for trying the other way now and then */
+};
+
 struct client_target {
     struct ptlrpc_import *import; /* NULL: not opened yet */
     struct causeway *fs;
@@ -178,6 +191,7 @@ struct causeway {
     uint64_t timeout_ns;
     uint32_t max_rpcs_in_flight;
     bool has_lease;
+    struct osc_costs costs[2][OSC_SIZE_CLASSES]; /* of reads, of writes */
     bool has_checksum;
 };
 
@@ -536,6 +550,7 @@ struct osc_piece {
     struct bulk_export *export_;
     struct ost_attr attr; /* after it */
     uint64_t where;       /* offset that the reply told */
+    uint64_t begin_ns;    /* of lnet_now() */
 };
 
 /* Starts to move a piece: io, object, target, offset, length are set. Ends in lov_piece_done(). */

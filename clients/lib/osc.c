@@ -149,6 +149,56 @@ export_end(struct osc_piece *piece, int status, uint64_t moved)
     }
 }
 
+/* ---- who copies ----
+ *
+ * Which way is the faster one depends on what nobody knows beforehand: whether the lent memory is
+ * mapped and touched here already, whether the server's core is idle, and how many share ours. So
+ * the time that pieces took is kept as a moving mean, and every so often the other way is tried.
+ * Writes begin with bulk, as fresh memory costs the server less than us; reads begin with leases.
+ */
+
+#define WAY_TRY_PERIOD 32u
+
+static struct osc_costs *
+costs_of(const struct osc_piece *piece)
+{
+    const uint32_t size_class = piece->length < 65536 ? 0 : piece->length < 1048576 ? 1 : 2;
+
+    return &piece->op.fs->costs[piece->io->is_write ? 1 : 0][size_class];
+}
+
+static enum osc_way
+way_choose(const struct osc_piece *piece)
+{
+    struct osc_costs *costs = costs_of(piece);
+    const enum osc_way first = piece->io->is_write ? OSC_BY_BULK : OSC_BY_LEASE;
+    const enum osc_way second = first == OSC_BY_BULK ? OSC_BY_LEASE : OSC_BY_BULK;
+    const bool is_second_better = costs->ns_per_mib[first] != 0 && costs->ns_per_mib[second] != 0 &&
+                                  costs->ns_per_mib[second] < costs->ns_per_mib[first];
+    const uint32_t count = costs->count++;
+    /* Early at growing distances (after 2, 4, 8, ... pieces), then regularly. */
+    const bool is_try = count >= 2 && (count & (base_min_u32(count, WAY_TRY_PERIOD) - 1)) == 0;
+
+    return is_second_better != is_try ? second : first;
+}
+
+/* A whole piece has moved: how long a MiB of it took. */
+static void
+way_learn(const struct osc_piece *piece)
+{
+    const enum osc_way way = (piece->flags & OST_F_LEASE) != 0 ? OSC_BY_LEASE : OSC_BY_BULK;
+    uint64_t *mean = &costs_of(piece)->ns_per_mib[way];
+    const uint64_t took_ns = lnet_now(piece->op.fs->ctx) - piece->begin_ns;
+    uint64_t cost = (took_ns << 20) / piece->length + 1;
+
+    if (*mean != 0) {
+        /* One that waited for its core for a time slice shall not decide for long. */
+        cost = base_min_u64(cost, 4 * *mean);
+        cost = (3 * *mean + cost) / 4;
+    }
+    *mean = cost;
+}
+
 static bool
 is_bad_sum_again(struct osc_piece *piece, int status)
 {
@@ -162,6 +212,9 @@ reply_end(struct osc_piece *piece, int status, uint64_t moved)
     if (is_bad_sum_again(piece, status)) {
         piece_restart(piece, piece->flags);
         return;
+    }
+    if (status == 0 && moved == piece->length && moved > OST_INLINE_BYTES_MAX) {
+        way_learn(piece);
     }
     export_end(piece, status, moved);
 }
@@ -451,8 +504,10 @@ osc_piece_start(struct osc_piece *piece)
 {
     const struct lov_io *io = piece->io;
     const struct causeway *fs = piece->op.fs;
-    const bool can_lease = fs->has_lease && piece->length <= OST_LEASE_BYTES_MAX &&
-                           piece->target->lease_count < CLIENT_LEASES_BATCH;
+    const bool can_lease = fs->has_lease && piece->length > OST_INLINE_BYTES_MAX &&
+                           piece->length <= OST_LEASE_BYTES_MAX &&
+                           piece->target->lease_count < CLIENT_LEASES_BATCH &&
+                           way_choose(piece) == OSC_BY_LEASE;
     uint32_t flags = fs->has_checksum ? OST_F_CRC : 0;
 
     if (piece->length <= OST_INLINE_BYTES_MAX) {
@@ -467,6 +522,7 @@ osc_piece_start(struct osc_piece *piece)
         flags |= io->is_sync ? OST_F_SYNC : 0;
     }
     piece->op.start = piece_send;
+    piece->begin_ns = fs->now_ns;
     piece->flags = flags;
     piece->moved = 0;
     piece->lease = 0;

@@ -43,7 +43,7 @@
 #define SHM_RETRY_FIRST_NS   UINT64_C(200000)
 #define SHM_RETRY_LAST_NS    UINT64_C(20000000)
 #define SHM_LINES_BYTES      4096u
-#define SHM_TOUCH_BYTES      (UINT64_C(2) << 20)
+#define SHM_TOUCH_BYTES      (UINT64_C(256) << 10) /* of a region, mapped at its first use */
 #define SHM_NAME_BYTES       48u
 #define SHM_FAR_LINE         128 /* two lines: neighbours are fetched in pairs */
 
