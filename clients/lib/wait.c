@@ -74,14 +74,26 @@ leader_wake(struct causeway *fs)
     (void)!write(fs->wake_fd, &one, sizeof(one));
 }
 
+/*
+ * A leader is asleep, and we have polled since: has what it sleeps on armed again. False: there is
+ * work to poll for, or a nearer deadline, which the leader was told.
+ */
+static bool
+leader_is_watching(struct causeway *fs)
+{
+    if (lnet_arm(fs->ctx) == 0 && lnet_next_deadline(fs->ctx) >= fs->leader_until_ns) {
+        return true;
+    }
+    leader_wake(fs);
+    return false;
+}
+
 /* Somebody else has to look after the context now. */
 static void
 watch_hand_over(struct causeway *fs)
 {
     if (fs->leader != NULL) {
-        if (lnet_arm(fs->ctx) != 0 || lnet_next_deadline(fs->ctx) < fs->leader_until_ns) {
-            leader_wake(fs);
-        }
+        (void)leader_is_watching(fs);
     } else if (!base_list_empty(&fs->followers)) {
         struct client_op *op =
             BASE_CONTAINER_OF(base_list_first(&fs->followers), struct client_op, sleeper);
@@ -264,7 +276,7 @@ wait_step(struct client_call *call, struct client_op *op, struct base_wait *wait
     if (phase == BASE_WAIT_SLEEP && !client_op_is_done(op)) {
         if (fs->leader == NULL) {
             sleep_as_leader(call, op, deadline_ns);
-        } else {
+        } else if (leader_is_watching(fs)) {
             sleep_as_follower(call, op);
         }
     }
