@@ -96,53 +96,6 @@ eight_threads_share_a_mount(void **state)
     cluster_stop(cluster);
 }
 
-#define NAPS_STATS 400u
-
-struct napper {
-    struct causeway *fs;
-    bool is_ended; /* atomic */
-};
-
-static void *
-napper_main(void *arg)
-{
-    struct napper *napper = arg;
-    struct stat st;
-
-    while (!__atomic_load_n(&napper->is_ended, __ATOMIC_ACQUIRE)) {
-        if (causeway_stat(napper->fs, NULL, "/", 0, &st) != 0) {
-            break;
-        }
-    }
-    return NULL;
-}
-
-/* One sleeps for both: whoever polls meanwhile must not leave it asleep on a context without arms.
- */
-static void
-two_threads_do_not_sleep_until_their_naps_end(void **state)
-{
-    struct cluster *cluster = NULL;
-    struct napper napper = {0};
-    pthread_t thread;
-    struct stat st;
-
-    assert_int_equal(cluster_start(NULL, &cluster), 0);
-    assert_int_equal(cluster_mount(cluster, NULL, &napper.fs), 0);
-    assert_int_equal(pthread_create(&thread, NULL, napper_main, &napper), 0);
-    const uint64_t start_ns = base_clock_now_ns();
-    for (uint32_t i = 0; i < NAPS_STATS; i++) {
-        assert_int_equal(causeway_stat(napper.fs, NULL, "/", 0, &st), 0);
-    }
-    /* A nap is 50 ms: with one for every second call this takes 10 s. */
-    const uint64_t took_ns = base_clock_now_ns() - start_ns;
-    __atomic_store_n(&napper.is_ended, true, __ATOMIC_RELEASE);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(took_ns < UINT64_C(4000000000));
-    causeway_unmount(napper.fs);
-    cluster_stop(cluster);
-}
-
 /* ---- fork ---- */
 
 static void
@@ -380,7 +333,6 @@ killed_clients_give_back_all_they_had(void **state)
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(eight_threads_share_a_mount),
-    cmocka_unit_test(two_threads_do_not_sleep_until_their_naps_end),
     cmocka_unit_test(a_child_lets_go_and_neither_side_notices),
     cmocka_unit_test(a_child_keeps_no_descriptor_and_the_parents_death_is_seen),
     cmocka_unit_test(signals_interrupt_nothing),
