@@ -887,6 +887,12 @@ conn_packet(struct shm_conn *conn, const struct shm_wire *wire, int *fds)
     if (conn->state == SHM_CONN_UP &&
         (wire->type == SHM_WIRE_REGION || wire->type == SHM_WIRE_GONE)) {
         rc = shm_region_update(conn, &wire->u.region, wire->type == SHM_WIRE_REGION ? fds[0] : -1);
+        if (rc == -ENOMEM) { /* not known here, as when there is no descriptor left for it */
+            shm_ni_log_refusal(
+                shm_conn_ni(conn), "process %d: no room to map a region of %llu bytes",
+                (int)conn->link.os_pid, (unsigned long long)wire->u.region.length_bytes);
+            rc = 0;
+        }
     } else if (conn->state == SHM_CONN_UP && wire->type == SHM_WIRE_NUDGE) {
         shm_conn_promote(conn);
     } else {

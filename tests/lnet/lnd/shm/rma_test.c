@@ -10,6 +10,7 @@
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -377,6 +378,46 @@ memory_that_is_gone_is_efault(void **state)
     pair_close(&pair, true);
 }
 
+/* Lets this process map @bytes more, or with UINT64_MAX what it likes. */
+static void
+address_space_limit(uint64_t bytes)
+{
+    struct rlimit limit;
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "re");
+
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+    (void)fclose(statm);
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = bytes == UINT64_MAX ? limit.rlim_max : pages * 4096 + bytes;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+static void
+a_region_that_there_is_no_room_for_is_copied_by_another_path(void **state)
+{
+    static struct pair pair;
+    struct lnet_window window;
+    struct lnet_key key;
+    uint8_t local[64] = {0};
+
+    pair_open(&pair, false); /* the peer has not heard of the region yet */
+    fill(pair.memory, REGION_BYTES, 5);
+    address_space_limit(1 << 20);
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)end_poll(&pair.peer);
+    }
+    address_space_limit(UINT64_MAX);
+    assert_int_equal(pair.peer.down_count, 0);
+    assert_non_null(strstr(pair.peer.log, "no room to map a region"));
+    assert_int_equal(lnet_lnd_shm.window_open(pair.mem, 0, 64, LNET_ACCESS_READ, &window, &key), 0);
+    assert_int_equal(rma(&pair.peer, &key, 0, local, 64, false, LNET_RMA_NONE), 0);
+    assert_memory_equal(local, pair.memory, 64);
+    assert_int_equal(lnet_lnd_shm.window_close(pair.owner.ni, window), 0);
+    pair_close(&pair, false);
+}
+
 /* A child that connects, and copies for ever through the key it gets in a message. */
 static int
 copier_recv(struct end *end, struct lnet_lnd_conn *conn, const struct lnet_hdr *hdr,
@@ -604,6 +645,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(an_outstanding_rma_ends_once_also_after_the_close),
     cmocka_unit_test(regions_come_and_go_while_peers_are_connected),
     cmocka_unit_test(memory_that_is_gone_is_efault),
+    cmocka_unit_test(a_region_that_there_is_no_room_for_is_copied_by_another_path),
     cmocka_unit_test(after_window_close_nobody_touches_the_memory),
     cmocka_unit_test(a_connection_closed_under_a_copy_still_holds_the_window),
     cmocka_unit_test(cma_that_is_forbidden_is_said_and_not_used),
