@@ -193,6 +193,14 @@ fds_close(int *fds, uint32_t count)
     }
 }
 
+bool
+shm_link_is_hung_up(const struct shm_link *link)
+{
+    struct pollfd wait = {.fd = link->fd, .events = POLLRDHUP};
+
+    return link->fd < 0 || poll(&wait, 1, 0) > 0;
+}
+
 /* ---- lists and states ---------------------------------------------------------------------- */
 
 static struct shm_conn *
@@ -587,9 +595,19 @@ shm_conn_close(struct lnet_lnd_conn *base)
 
     BASE_ASSERT(conn->state != SHM_CONN_CLOSED && conn->state != SHM_CONN_LINGER);
     conn->base.owner = NULL;
-    if (conn->state == SHM_CONN_UP && getpid() == ni->os_pid &&
-        ni->window_free_count < SHM_WINDOWS_MAX) {
+    /* DOWN: it was up and failed on our side alone. */
+    const bool is_alive =
+        conn->state == SHM_CONN_UP || (conn->state == SHM_CONN_DOWN && conn->link.windows != NULL &&
+                                       !shm_link_is_hung_up(&conn->link));
+
+    if (is_alive && getpid() == ni->os_pid && ni->window_free_count < SHM_WINDOWS_MAX) {
         /* The peer may be copying to or from a window of ours, and does not know of this yet. */
+        if (conn->state == SHM_CONN_DOWN) {
+            struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn};
+
+            /* Without it the end comes at the deadline. */
+            (void)epoll_ctl(ni->epoll_fd, EPOLL_CTL_ADD, conn->link.fd, &event);
+        }
         conn_quiesce(conn);
         conn->state = SHM_CONN_LINGER;
         conn_relist(conn, &ni->linger);
@@ -703,15 +721,6 @@ conn_find(const struct shm_ni *ni, const struct lnet_process *peer)
     return NULL;
 }
 
-/* Whether the other end of a socket is gone, be it that packets are unread. */
-static bool
-is_hung_up(int fd)
-{
-    struct pollfd wait = {.fd = fd, .events = POLLRDHUP};
-
-    return poll(&wait, 1, 0) > 0;
-}
-
 /* Moves the link of @from, which is accepted, into @to, our own attempt that lost against it. */
 static void
 conn_take_over(struct shm_conn *to, struct shm_conn *from)
@@ -769,7 +778,7 @@ greeting_hello(struct shm_conn *conn, const struct shm_hello *hello, int *fds)
     struct shm_conn *mine = conn_find(ni, &conn->base.peer);
 
     if (mine != NULL && mine->state == SHM_CONN_UP &&
-        mine->link.peer_incarnation != hello->incarnation && !is_hung_up(mine->link.fd)) {
+        mine->link.peer_incarnation != hello->incarnation && !shm_link_is_hung_up(&mine->link)) {
         shm_ni_log_refusal(ni, "process %d: refused: process %d is connected under its address",
                            (int)conn->link.os_pid, (int)mine->link.os_pid);
         refuse(conn, -EADDRINUSE, "another living process is connected under your address");
@@ -917,7 +926,7 @@ packet_refused(struct shm_conn *conn, int rc)
     shm_ni_log_refusal(shm_conn_ni(conn), "process %d: %s", (int)conn->link.os_pid, why);
     if (conn->state == SHM_CONN_GREETING) {
         refuse(conn, rc, why);
-    } else if (rc != -EMFILE || conn->state != SHM_CONN_UP) {
+    } else if (rc != -EMFILE || (conn->state != SHM_CONN_UP && conn->state != SHM_CONN_LINGER)) {
         shm_conn_fail(conn, rc);
     } else {
         return true; /* a region is not known here: other paths lead to its memory */

@@ -352,6 +352,8 @@ void shm_conn_cool(struct shm_conn *conn);
 /* Sets our bit at the peer and wakes it if it sleeps. */
 void shm_conn_ring(struct shm_conn *conn);
 
+/* Whether the other end of a socket is gone, be it that packets are unread. */
+bool shm_link_is_hung_up(const struct shm_link *link);
 /* Frees lingering connections that are no danger any more. */
 void shm_conn_linger_sweep(struct shm_ni *ni);
 

@@ -148,8 +148,10 @@ shm_window_close(struct lnet_lnd_ni *base, struct lnet_window window)
     BASE_LIST_FOREACH(link, &ni->all) {
         const struct shm_conn *conn = BASE_CONTAINER_OF(link, struct shm_conn, all_link);
 
-        if ((conn->state == SHM_CONN_UP || conn->state == SHM_CONN_LINGER) &&
-            __atomic_load_n(&conn->link.theirs->hazard, __ATOMIC_ACQUIRE) == window.cookie) {
+        /* A peer is up before we know, and does not know that we gave it up: until it hangs up. */
+        if (conn->state != SHM_CONN_CLOSED && conn->link.theirs != NULL &&
+            __atomic_load_n(&conn->link.theirs->hazard, __ATOMIC_ACQUIRE) == window.cookie &&
+            !shm_link_is_hung_up(&conn->link)) {
             return -EBUSY;
         }
     }

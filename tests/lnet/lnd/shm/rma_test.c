@@ -536,6 +536,53 @@ a_connection_closed_under_a_copy_still_holds_the_window(void **state)
     pair_close(&pair, false);
 }
 
+/*
+ * The owner alone gives up the connection, as it does for lack of memory: the peer, amid a copy,
+ * does not know. The window is its until it has hung up, is through, or time is.
+ */
+static void
+a_connection_failed_under_a_copy_still_holds_the_window(void **state)
+{
+    enum { COPY_ENDS, PEER_CLOSES, TIME_ENDS, WAYS };
+
+    static struct pair pair;
+    struct lnet_window window;
+    struct lnet_key key;
+
+    for (int way = 0; way < WAYS; way++) {
+        pair_open(&pair, false);
+        pair.owner.now_ns = base_clock_now_ns();
+        assert_int_equal(lnet_lnd_shm.window_open(pair.mem, 0, 64, LNET_ACCESS_READ, &window, &key),
+                         0);
+        struct shm_conn *peer = shm_conn_of(pair.peer.conns[0]);
+
+        peer->link.ours->hazard = window.cookie;
+        shm_conn_fail(shm_conn_of(pair.owner.conns[0]), -ENOMEM);
+        assert_int_equal(lnet_lnd_shm.window_close(pair.owner.ni, window), -EBUSY);
+        (void)end_poll(&pair.owner); /* conn_down(), which closes it */
+        assert_int_equal(pair.owner.down_count, 1);
+        (void)end_poll(&pair.owner);
+        assert_int_equal(lnet_lnd_shm.window_close(pair.owner.ni, window), -EBUSY);
+        if (way == COPY_ENDS) {
+            peer->link.ours->hazard = 0;
+        } else if (way == PEER_CLOSES) {
+            lnet_lnd_shm.conn_close(pair.peer.conns[0]);
+            pair.peer.conn_count = 0;
+        } else {
+            pair.owner.now_ns += UINT64_C(10000000000) - 1; /* what end_open() gives */
+            (void)end_poll(&pair.owner);
+            assert_int_equal(lnet_lnd_shm.window_close(pair.owner.ni, window), -EBUSY);
+            pair.owner.now_ns += 1;
+            (void)end_poll(&pair.owner);
+        }
+        assert_int_equal(lnet_lnd_shm.window_close(pair.owner.ni, window), 0);
+        if (way != PEER_CLOSES) {
+            END_POLL_UNTIL(&pair.owner, &pair.peer, pair.peer.down_count == 1);
+        }
+        pair_close(&pair, false);
+    }
+}
+
 /* Forbids process_vm_*() to this process, as containers do. */
 static void
 cma_forbid(int error)
@@ -648,6 +695,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_region_that_there_is_no_room_for_is_copied_by_another_path),
     cmocka_unit_test(after_window_close_nobody_touches_the_memory),
     cmocka_unit_test(a_connection_closed_under_a_copy_still_holds_the_window),
+    cmocka_unit_test(a_connection_failed_under_a_copy_still_holds_the_window),
     cmocka_unit_test(cma_that_is_forbidden_is_said_and_not_used),
     cmocka_unit_test(a_forced_path_is_the_only_one),
 };
