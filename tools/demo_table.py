@@ -73,7 +73,7 @@ def output(command):
 
 
 def workload(program, arguments, directory, patterns):
-    """Medians of three runs on @directory of what @patterns find in the program's own table."""
+    """Medians over three runs on @directory of what @patterns find in the program's own tables."""
     found = {name: [] for name in patterns}
     for _ in range(3):
         command = mpirun(4) + program + arguments(directory)
@@ -81,7 +81,7 @@ def workload(program, arguments, directory, patterns):
             command = [causeway, "run", "--quiet", "--"] + command
         text = output(command)
         for name, pattern in patterns.items():
-            found[name].append(float(re.search(pattern, text, re.M)[1]))
+            found[name] += [float(value) for value in re.findall(pattern, text, re.M)]
     return {name: statistics.median(values) for name, values in found.items()}
 
 
@@ -95,14 +95,14 @@ def workloads():
     try:
         patterns = {kind: rf"^{kind}\s+([0-9.]+)\s+[0-9.]+\s+[0-9.]+\s+[0-9]" for kind in ("write", "read")}
         arguments = lambda top: ["-a", "POSIX", "-o", f"{top}/ior", "-F", "-t", "1m", "-b", "64m", "-w",
-                                 "-r", "-C", "-e"]
+                                 "-r", "-C", "-e", "-i", "3"]
         ours, peer = (workload(ior, arguments, top, patterns) for top in ("/causeway", local))
         for kind in patterns:
             row("files", f"IOR {kind}, 1 MiB, file per process", ours[kind], "MiB/s", f"tmpfs {peer[kind]:.0f}",
                 ours[kind] / peer[kind])
         kinds = ("creation", "stat", "read", "removal")
-        patterns = {kind: rf"^\s*File {kind}\s+([0-9.]+)" for kind in kinds}
-        arguments = lambda top: ["-d", f"{top}/mdtest", "-n", "2000", "-F"] + \
+        patterns = {kind: rf"^\s*File {kind}\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)" for kind in kinds}
+        arguments = lambda top: ["-d", f"{top}/mdtest", "-n", "2000", "-F", "-i", "3"] + \
             (["-a", "POSIX"] if mdtest[-1] == "mdtest" else [])
         ours, peer = (workload(mdtest, arguments, top, patterns) for top in ("/causeway", local))
         for kind in kinds:
