@@ -219,6 +219,9 @@ rename_places(struct mds *mds, struct mds_call *call, const struct mds_where *wh
     if (rc == 0) {
         rc = mds_walk(mds, call, where_to, MDS_WALK_PARENT, to);
     }
+    if (rc == 0 && from->last == MDS_LAST_NAME && to->last != MDS_LAST_NAME) {
+        rc = mds_rename_target(to, DT_UNKNOWN, where->flags); /* said before what is there */
+    }
     if (rc == 0) {
         rc = mds_rename_source(from);
     }
