@@ -1,339 +1,266 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors, descriptions and placeholders. See files.h.
+ * This process's files and descriptors. See files.h.
  *
- * Locks: `files_mutex` guards this process's tables when they change; looking up is free of it: it
- * pins the file, then looks whether it is still the descriptor's. A file that a call is using is
- * pinned, and goes when the last pin does.
+ * `files_mutex` guards the tables when they change; it is never held over a call of the client.
+ * Looking up is free of it: a call pins the file and then looks whether the descriptor still leads
+ * there; who takes the last descriptor away looks for pins afterwards. One of the two sees the
+ * other. A file ends when it has neither.
  *
  * A few placeholders of closed files are kept in stock with their descriptions, so that the usual
- * open and close of a program cost no system call. A stock does not outlive fork(): the child
- * closes its copies, because parent and child would share the position that names the description.
+ * open and close of a program cost no system call. Only such as no other process can have: not
+ * after fork(), and none while a child of posix_spawn() is on its way.
  *
  * An orphan (unlinked, still open) lives at the servers by the handles of processes. After fork()
  * the child has none until it first uses the descriptor; so a parent that closes a file which
- * others still have keeps its handle `lingering` until the description is theirs alone no more or
+ * others still have keeps its handle `lingering` until the description is nobody's any more or
  * this process ends.
  */
 #include "clients/preload/files.h"
 
-#include "clients/preload/fs.h"
 #include "clients/preload/raw.h"
+#include "clients/preload/spawned.h"
+#include "clients/preload/table.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 
-#define TABLE_MAGIC   UINT64_C(0x31656c6966776163) /* "cawfile1" */
-#define STOCK_MAX     4
-#define LINGERING_MAX 64
-
-#define STACK_PAGE_BYTES 4096u
-#define STACK_NEAR_BYTES 65536u /* pages so near to each other are of one stack */
-
-struct table {
-    uint64_t magic;
-    uint64_t dummy_dev;
-    uint64_t dummy_ino;
-    atomic_uint next; /* where to look for a free one */
-    uint32_t reserved;
-    struct description descriptions[FILES_OPEN_MAX] __attribute__((aligned(64)));
-};
+#define STOCK_MAX       4
+#define LINGERING_MAX   64
+#define LOCK_SPINS      32
+#define LOCK_TRIES_LOOK 1024 /* then look now and then whether the holder lives */
+#define LOCK_NAP_NS     100000
+#define PATH_FLAGS      (O_PATH | O_DIRECTORY | O_NOFOLLOW) /* that O_PATH leaves of open(2)'s */
+#define OPEN_FLAGS      (O_CLOEXEC | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY) /* that none keeps */
+#define MAX_STD_FD      2 /* never kept in stock: programs close one of these to get it again */
 
 struct stock {
-    int fd; /* kept open, not in files_map */
+    int fd; /* kept open, marked FS_SPARE */
     uint32_t index;
     bool is_cloexec;
 };
 
-uint32_t files_map[FILES_FD_MAX];
+struct lingering {
+    struct causeway_file *open_file;
+    uint32_t index;
+    unsigned generation;
+};
 
-static struct file *by_index[FILES_OPEN_MAX];
-static struct file *live;   /* all of by_index, linked */
-static struct file *unused; /* ended; never freed, as a look-up may still pin one */
-static int fd_top = -1;     /* no descriptor above it was ever ours */
-static struct table *table;
-static int dummy_fd = -1;
-static pid_t owner_pid;
+_Atomic(uint32_t) files_map[FILES_FD_MAX];
+
+static struct file files[FILES_OPEN_MAX]; /* by index */
+static struct file *live;
+static int fd_top = -1; /* no descriptor above it was ever ours */
+static pid_t own_pid;
 static pthread_mutex_t files_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct stock stocks[STOCK_MAX];
 static uint32_t stock_count;
-static struct file *lingering[LINGERING_MAX];
+static uint32_t spawn_count; /* posix_spawn() under way */
+static struct lingering lingering[LINGERING_MAX];
 static uint32_t lingering_count;
+static bool is_prepared; /* for fork() */
 
-/*
- * The child of posix_spawn() shares our memory, thread-local too, but runs on a stack of its own.
- * So pages of stack where getpid() has once said that they are ours need not ask again.
- */
-bool
-files_is_owner(void)
+/* Enters, and takes the mutex if there can be another thread. */
+static bool
+tables_lock(void)
 {
-    static __thread uintptr_t known_begin __attribute__((tls_model("initial-exec")));
-    static __thread uintptr_t known_bytes __attribute__((tls_model("initial-exec")));
-    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    const bool is_locked = !__libc_single_threaded;
 
-    if (__builtin_expect(here - known_begin < known_bytes, 1)) {
-        return true;
+    fs_enter();
+    if (is_locked) {
+        (void)pthread_mutex_lock(&files_mutex);
     }
-    if ((pid_t)RAW(getpid, 0) != owner_pid) {
-        return false;
-    }
-    const uintptr_t page = here & ~(uintptr_t)(STACK_PAGE_BYTES - 1);
-    const uintptr_t end = page + STACK_PAGE_BYTES;
-    if (known_bytes != 0 && page < known_begin && known_begin - page <= STACK_NEAR_BYTES) {
-        known_bytes += known_begin - page;
-        known_begin = page;
-    } else if (known_bytes != 0 && page >= known_begin &&
-               end - known_begin <= known_bytes + STACK_NEAR_BYTES) {
-        known_bytes = end - known_begin;
-    } else {
-        known_begin = page;
-        known_bytes = STACK_PAGE_BYTES;
-    }
-    return true;
+    return is_locked;
 }
 
-/* ---- the table ---- */
-
-static int
-make_dummy(void)
+static void
+tables_unlock(bool is_locked)
 {
-    int fd = (int)RAW(memfd_create, "causeway", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    struct stat stat;
-
-    if (fd < 0) {
-        return -errno;
+    if (is_locked) {
+        (void)pthread_mutex_unlock(&files_mutex);
     }
-    if (RAW(fcntl, fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) !=
-            0 ||
-        RAW(newfstatat, fd, "", &stat, AT_EMPTY_PATH) != 0) {
-        const int rc = -errno;
+    fs_leave();
+}
 
-        (void)RAW(close, fd);
-        return rc;
+uint32_t
+files_index(const struct file *file)
+{
+    return (uint32_t)(file - files);
+}
+
+static uint32_t
+mapped_of(int fd)
+{
+    return (unsigned)fd < FILES_FD_MAX ? atomic_load_explicit(&files_map[fd], memory_order_relaxed)
+                                       : 0;
+}
+
+static struct file *
+file_of(uint32_t mapped)
+{
+    return &files[(mapped & FILES_INDEX_MASK) - 1];
+}
+
+static uint32_t
+mapped_to(uint32_t index, bool is_cloexec)
+{
+    return (index + 1) | (is_cloexec ? FILES_CLOEXEC : 0);
+}
+
+/* ---- posix_spawn()'s child ---- */
+
+/* What @fd is to it. */
+static uint32_t
+spawn_mapped(const struct spawn *spawn, int fd)
+{
+    for (uint32_t i = spawn->fd_count; i-- > 0;) {
+        if (spawn->fds[i].fd == fd) {
+            return spawn->fds[i].mapped;
+        }
     }
-    table->dummy_dev = stat.st_dev;
-    table->dummy_ino = stat.st_ino;
-    dummy_fd = fs_claim(fd);
     return 0;
 }
 
-/* Makes the table, which children will inherit. */
-static int
-make_table(void)
+static void
+spawn_note(struct spawn *spawn, int fd, uint32_t mapped)
 {
-    int fd = (int)RAW(memfd_create, "causeway-files", MFD_CLOEXEC);
-
-    if (fd < 0) {
-        return -errno;
+    if (spawn->fd_count < spawn->fd_room) {
+        spawn->fds[spawn->fd_count++] = (struct spawn_fd){.fd = fd, .mapped = mapped};
     }
-    if (RAW(ftruncate, fd, sizeof(struct table)) != 0) {
-        return -errno;
-    }
-    void *memory =
-        (void *)RAW(mmap, NULL, sizeof(struct table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) {
-        (void)RAW(close, fd);
-        return -ENOMEM;
-    }
-    table = memory;
-    table->magic = TABLE_MAGIC;
-    /* Not close-on-exec: it is for the program that comes. Where no such number may be, exec loses.
-     */
-    if (RAW(dup3, fd, FILES_TABLE_FD, 0) >= 0) {
-        (void)fs_claim(FILES_TABLE_FD);
-    }
-    (void)RAW(close, fd);
-    const int rc = make_dummy();
-    if (rc != 0) {
-        (void)munmap(table, sizeof(*table));
-        table = NULL;
-    }
-    return rc;
 }
 
-static bool
-map_inherited(void)
+/* Fills in spawn->survivors. The kernel knows what closefrom() did. */
+static void
+spawn_find_survivors(struct spawn *spawn)
 {
-    struct stat stat;
+    memset(spawn->survivors, 0, sizeof(spawn->survivors));
+    for (uint32_t i = 0; i < spawn->fd_count; i++) {
+        const uint32_t index = (spawn->fds[i].mapped & FILES_INDEX_MASK) - 1;
+        bool is_current = spawn->fds[i].mapped != 0;
 
-    if (RAW(newfstatat, FILES_TABLE_FD, "", &stat, AT_EMPTY_PATH) != 0 || !S_ISREG(stat.st_mode) ||
-        stat.st_size != (off_t)sizeof(struct table)) {
-        return false;
-    }
-    void *memory = (void *)RAW(mmap, NULL, sizeof(struct table), PROT_READ | PROT_WRITE, MAP_SHARED,
-                               FILES_TABLE_FD, 0);
-    if (memory == MAP_FAILED) {
-        return false;
-    }
-    table = memory;
-    if (table->magic != TABLE_MAGIC) {
-        (void)munmap(memory, sizeof(struct table));
-        table = NULL;
-        return false;
-    }
-    (void)fs_claim(FILES_TABLE_FD);
-    return true;
-}
-
-/* A free description, or FILES_OPEN_MAX. */
-static uint32_t
-take_description(void)
-{
-    const unsigned start = atomic_load(&table->next);
-
-    for (unsigned i = 0; i < FILES_OPEN_MAX; i++) {
-        const unsigned index = (start + i) % FILES_OPEN_MAX;
-        unsigned free_count = 0;
-
-        if (atomic_compare_exchange_strong(&table->descriptions[index].reference_count, &free_count,
-                                           1)) {
-            atomic_store(&table->next, (index + 1) % FILES_OPEN_MAX);
-            return index;
+        for (uint32_t k = i < spawn->inherited_count ? spawn->inherited_count : i + 1;
+             k < spawn->fd_count && is_current; k++) {
+            is_current = spawn->fds[k].fd != spawn->fds[i].fd;
+        }
+        if (is_current && RAW(fcntl, spawn->fds[i].fd, F_GETFD) == 0) {
+            spawn->survivors[index / 64] |= UINT64_C(1) << index % 64;
         }
     }
-    return FILES_OPEN_MAX;
 }
 
 /* ---- files of this process ---- */
 
-static struct file *
-file_make(uint32_t index)
+static void
+file_begin(struct file *file)
 {
-    struct file *file = unused;
-
-    if (file != NULL) {
-        unused = file->next;
-    } else {
-        file = calloc(1, sizeof(*file));
+    file->description = table_description(files_index(file));
+    file->parked_fd = -1;
+    file->is_live = true;
+    file->may_be_known = spawn_count != 0;
+    file->has_locks = false;
+    file->path = NULL;
+    file->next = live;
+    file->link = &live;
+    if (live != NULL) {
+        live->link = &file->next;
     }
-    if (file != NULL) {
-        /* All but pin_count, which a late look-up may be giving back just now. */
-        file->fd_count = 0;
-        file->has_locks = false;
-        file->is_changed = false;
-        file->open_file = NULL;
-        file->path = NULL;
-        file->description = &table->descriptions[index];
-        file->index = index;
-        by_index[index] = file;
-        file->next = live;
-        file->link = &live;
-        if (live != NULL) {
-            live->link = &file->next;
-        }
-        live = file;
-    }
-    return file;
+    live = file;
 }
 
 static void
-map_fd(int fd, struct file *file)
+map_fd(int fd, struct file *file, bool is_cloexec)
 {
-    files_map[fd] = file->index + 1;
-    file->fd_count++;
+    (void)atomic_fetch_add(&file->fd_count, 1);
+    atomic_store(&files_map[fd], mapped_to(files_index(file), is_cloexec));
     fd_top = fd > fd_top ? fd : fd_top;
 }
 
-static void
-file_free(struct file *file)
-{
-    free(file->path);
-    file->path = NULL;
-    file->next = unused;
-    unused = file;
-}
-
 /*
- * The last descriptor of this process is gone, and no call uses it. With `keep_description` the
- * description stays ours: a placeholder in stock has it.
+ * The last descriptor of this process is gone, and no call uses it; the mutex is held. With
+ * `keep_description` the description stays ours: a placeholder in stock has it. Returns what is to
+ * be closed at the servers, after the mutex is let go, or NULL.
  */
-static void
+static struct causeway_file *
 file_end(struct file *file, bool keep_description)
 {
-    struct description *description = file->description;
+    struct causeway_file *open_file =
+        atomic_exchange_explicit(&file->open_file, NULL, memory_order_relaxed);
+    const uint32_t index = files_index(file);
 
-    by_index[file->index] = NULL;
+    file->is_live = false;
     *file->link = file->next;
     if (file->next != NULL) {
         file->next->link = file->link;
     }
-    const unsigned others =
-        keep_description ? 0 : atomic_fetch_sub(&description->reference_count, 1) - 1;
-    if (others != 0 && others < FILES_OPEN_MAX && file->open_file != NULL &&
-        lingering_count < LINGERING_MAX) {
-        file->fd_count = 0;
-        lingering[lingering_count++] = file;
-        return;
+    free(file->path);
+    file->path = NULL;
+    if (file->parked_fd >= 0) {
+        fs_mark_set(file->parked_fd, FS_PROGRAMS);
+        (void)RAW(close, file->parked_fd);
     }
-    if (file->open_file != NULL) {
-        fs_depth++;
-        causeway_close(file->open_file);
-        fs_depth--;
+    if (keep_description) {
+        return open_file;
     }
-    file_free(file);
+    const bool has_others = atomic_load(&file->description->reference_count) > 1;
+    const unsigned generation = atomic_load(&file->description->generation);
+
+    table_drop(index);
+    if (has_others && open_file != NULL && lingering_count < LINGERING_MAX) {
+        lingering[lingering_count++] =
+            (struct lingering){.open_file = open_file, .index = index, .generation = generation};
+        return NULL;
+    }
+    return open_file;
 }
 
-static void
-sweep_lingering(void)
+/* A lingering file that nobody needs any more, taken off the list; or NULL. The mutex is held. */
+static struct causeway_file *
+lingering_take(void)
 {
-    for (uint32_t i = 0; i < lingering_count;) {
-        struct file *file = lingering[i];
+    for (uint32_t i = 0; i < lingering_count; i++) {
+        const struct description *description = table_description(lingering[i].index);
 
-        /* Free again, or in use by somebody who opened something else: nobody needs our handle. */
-        if (atomic_load(&file->description->reference_count) != 0) {
-            i++;
-            continue;
+        if (atomic_load(&description->reference_count) == 0 ||
+            atomic_load(&description->generation) != lingering[i].generation) {
+            struct causeway_file *open_file = lingering[i].open_file;
+
+            lingering[i] = lingering[--lingering_count];
+            return open_file;
         }
-        lingering[i] = lingering[--lingering_count];
-        fs_depth++;
-        causeway_close(file->open_file);
-        fs_depth--;
-        file_free(file);
     }
-}
-
-/* ---- placeholders ---- */
-
-/*
- * fdopendir() asks the kernel by itself whether a directory is open for reading: its placeholder
- * is, and reads as an empty file.
- */
-static int
-open_placeholder(uint32_t index, bool is_cloexec, bool is_dir)
-{
-    char path[32];
-
-    if (dummy_fd < 0) {
-        /* An inherited table without the dummy itself: any inherited placeholder would do, or a new
-         * one. */
-        return -EBADF;
-    }
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dummy_fd);
-    const int fd = (int)RAW(openat, AT_FDCWD, path,
-                            (is_dir ? O_RDONLY : O_WRONLY) | (is_cloexec ? O_CLOEXEC : 0), 0);
-    if (fd < 0) {
-        return -errno;
-    }
-    if (fd >= FILES_FD_MAX || RAW(lseek, fd, (off_t)index, SEEK_SET) != (off_t)index) {
-        (void)RAW(close, fd);
-        return -EMFILE;
-    }
-    return fd;
+    return NULL;
 }
 
 static void
-stock_drop(uint32_t at)
+close_at_servers(struct causeway_file *open_file)
 {
-    atomic_fetch_sub(&table->descriptions[stocks[at].index].reference_count, 1);
-    (void)RAW(close, stocks[at].fd);
+    if (open_file != NULL) {
+        fs_enter();
+        causeway_close(open_file);
+        fs_leave();
+    }
+}
+
+/* ---- stock ---- */
+
+static void
+stock_remove(uint32_t at)
+{
+    fs_mark_set(stocks[at].fd, FS_PROGRAMS);
+    table_drop(stocks[at].index);
     stocks[at] = stocks[--stock_count];
+}
+
+static void
+stock_drop_all(void)
+{
+    while (stock_count != 0) {
+        (void)RAW(close, stocks[stock_count - 1].fd);
+        stock_remove(stock_count - 1);
+    }
 }
 
 /* Takes the lowest placeholder in stock; returns its descriptor and index, or -1. */
@@ -350,80 +277,74 @@ stock_take(bool is_cloexec, uint32_t *index_out)
     }
     const struct stock taken = stocks[best];
     stocks[best] = stocks[--stock_count];
+    fs_mark_set(taken.fd, FS_PROGRAMS);
     if (taken.is_cloexec != is_cloexec) {
         (void)RAW(fcntl, taken.fd, F_SETFD, is_cloexec ? FD_CLOEXEC : 0);
     }
+    (void)atomic_fetch_add_explicit(&table_description(taken.index)->generation, 1,
+                                    memory_order_relaxed);
     *index_out = taken.index;
     return taken.fd;
 }
 
-/* A placeholder with a description, from stock or new. Returns the descriptor or a negative errno.
- */
+/* Puts the placeholder of a file that ends into stock, if it may be. */
+static bool
+stock_put(int fd, uint32_t mapped)
+{
+    const struct file *file = file_of(mapped);
+
+    if (stock_count == STOCK_MAX || fd <= MAX_STD_FD || file->may_be_known || spawn_count != 0 ||
+        S_ISDIR(file->description->mode)) {
+        return false;
+    }
+    stocks[stock_count++] = (struct stock){
+        .fd = fd, .index = files_index(file), .is_cloexec = (mapped & FILES_CLOEXEC) != 0};
+    fs_mark_set(fd, FS_SPARE);
+    return true;
+}
+
+/* ---- open ---- */
+
 static int
 take_placeholder(bool is_cloexec, bool is_dir, uint32_t *index_out)
 {
     int fd = is_dir ? -1 : stock_take(is_cloexec, index_out);
 
-    if (fd >= 0) {
-        return fd;
-    }
-    *index_out = take_description();
-    if (*index_out == FILES_OPEN_MAX) {
-        return -ENFILE;
-    }
-    fd = open_placeholder(*index_out, is_cloexec, is_dir);
     if (fd < 0) {
-        atomic_store(&table->descriptions[*index_out].reference_count, 0);
+        fd = table_placeholder(is_cloexec, is_dir, index_out);
+    }
+    if (fd == -EMFILE && stock_count != 0) {
+        stock_drop_all(); /* it is a directory's that we want */
+        fd = table_placeholder(is_cloexec, is_dir, index_out);
     }
     return fd;
 }
 
-static void
-description_fill(struct description *description, struct causeway_file *open_file, int flags)
+/* Its placeholder was closed behind our back, or its index would not have been given out. */
+static struct causeway_file *
+end_stale(struct file *file)
 {
+    for (int fd = 0; fd <= fd_top; fd++) {
+        if ((mapped_of(fd) & FILES_INDEX_MASK) == files_index(file) + 1) {
+            atomic_store(&files_map[fd], 0);
+        }
+    }
+    atomic_store(&file->fd_count, 0);
+    return file_end(file, true); /* the description is the new file's */
+}
+
+static void
+describe(uint32_t index, const struct causeway_file *open_file, int flags)
+{
+    struct description *description = table_description(index);
+
     description->fid = causeway_file_fid(open_file);
     description->mode = (uint32_t)causeway_file_mode(open_file);
     description->offset = 0;
     atomic_store_explicit(&description->lock, 0, memory_order_relaxed);
     atomic_store_explicit(&description->flags,
-                          (unsigned)(flags & ~(O_CLOEXEC | O_CREAT | O_EXCL | O_TRUNC)),
+                          (unsigned)(flags & ((flags & O_PATH) != 0 ? PATH_FLAGS : ~OPEN_FLAGS)),
                           memory_order_relaxed);
-}
-
-/*
- * The same in a child of posix_spawn(), whose descriptors are not those of our tables: it gets a
- * placeholder for the program to come, which opens the FID anew. The mutex is held.
- */
-static int
-install_for_exec(struct causeway_file *open_file, int flags)
-{
-    struct table *const parents = table;
-    const int parents_dummy = dummy_fd;
-    uint32_t index = FILES_OPEN_MAX;
-    int rc = 0;
-
-    if (table == NULL) {
-        rc = make_table();
-    } else if (dummy_fd < 0) {
-        rc = make_dummy();
-    }
-    if (rc == 0) {
-        index = take_description();
-        rc = index < FILES_OPEN_MAX ? open_placeholder(index, (flags & O_CLOEXEC) != 0,
-                                                       S_ISDIR(causeway_file_mode(open_file)))
-                                    : -ENFILE;
-    }
-    if (rc >= 0) {
-        description_fill(&table->descriptions[index], open_file, flags);
-    } else if (index < FILES_OPEN_MAX) {
-        atomic_store(&table->descriptions[index].reference_count, 0);
-    }
-    if (table != parents) {
-        (void)munmap(table, sizeof(*table)); /* the child has it by FILES_TABLE_FD */
-    }
-    table = parents;
-    dummy_fd = parents_dummy;
-    return rc;
 }
 
 int
@@ -431,90 +352,126 @@ files_install(struct causeway_file *open_file, int flags, const char *path)
 {
     const bool is_cloexec = (flags & O_CLOEXEC) != 0;
     const bool is_dir = S_ISDIR(causeway_file_mode(open_file));
+    struct spawn *spawn = spawn_current();
+    struct causeway_file *to_close = NULL;
     uint32_t index = 0;
-    int rc = 0;
+    const bool is_locked = tables_lock();
+    int fd = table_ready();
 
-    (void)pthread_mutex_lock(&files_mutex);
-    if (__builtin_expect(!files_is_owner(), 0)) {
-        rc = install_for_exec(open_file, flags);
-        (void)pthread_mutex_unlock(&files_mutex);
-        fs_depth++;
-        causeway_close(open_file);
-        fs_depth--;
-        fs_child_end();
-        return rc;
+    if (fd == 0) {
+        fd = take_placeholder(is_cloexec, is_dir, &index);
     }
-    if (table == NULL) {
-        rc = make_table();
-    } else if (dummy_fd < 0) {
-        rc = make_dummy();
+    if (fd >= 0) {
+        describe(index, open_file, flags);
     }
-    if (lingering_count != 0) {
-        sweep_lingering();
-    }
-    int fd = rc == 0 ? take_placeholder(is_cloexec, is_dir, &index) : rc;
-    struct file *file = fd >= 0 ? file_make(index) : NULL;
-    if (file == NULL) {
-        rc = fd < 0 ? fd : -ENOMEM;
-        if (fd >= 0) {
-            (void)RAW(close, fd);
-            atomic_store(&table->descriptions[index].reference_count, 0);
+    if (fd >= 0 && spawn != NULL) {
+        /* Of the child's descriptors, not of ours. The new program opens it at the servers again.
+         */
+        spawn_note(spawn, fd, mapped_to(index, is_cloexec));
+    } else if (fd >= 0) {
+        struct file *file = &files[index];
+
+        if (__builtin_expect(file->is_live, 0)) {
+            to_close = end_stale(file);
         }
-        (void)pthread_mutex_unlock(&files_mutex);
-        fs_depth++;
-        causeway_close(open_file);
-        fs_depth--;
-        return rc;
+        file_begin(file);
+        file->path = path != NULL && path[0] != '\0' ? strdup(path) : NULL;
+        atomic_store_explicit(&file->open_file, open_file, memory_order_release);
+        map_fd(fd, file, is_cloexec);
+        open_file = NULL;
     }
-    description_fill(file->description, open_file, flags);
-    file->open_file = open_file;
-    file->path = path != NULL ? strdup(path) : NULL;
-    file->is_cloexec = is_cloexec;
-    map_fd(fd, file);
-    (void)pthread_mutex_unlock(&files_mutex);
+    if (__builtin_expect(lingering_count != 0 && spawn == NULL && to_close == NULL, 0)) {
+        to_close = lingering_take();
+    }
+    tables_unlock(is_locked);
+    close_at_servers(open_file);
+    close_at_servers(to_close);
+    fs_child_end();
     return fd;
+}
+
+/* ---- use ---- */
+
+static void
+pin(struct file *file)
+{
+    if (__libc_single_threaded) {
+        atomic_store_explicit(&file->pin_count,
+                              atomic_load_explicit(&file->pin_count, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    } else {
+        (void)atomic_fetch_add(&file->pin_count, 1);
+    }
+}
+
+/* The last pin of a file without descriptors is gone. */
+static void
+unpinned(struct file *file)
+{
+    struct causeway_file *to_close = NULL;
+    const bool is_locked = tables_lock();
+
+    if (file->is_live && atomic_load(&file->fd_count) == 0 && atomic_load(&file->pin_count) == 0) {
+        to_close = file_end(file, false);
+    }
+    tables_unlock(is_locked);
+    close_at_servers(to_close);
+}
+
+static void
+unpin(struct file *file)
+{
+    unsigned before = 0;
+
+    if (__libc_single_threaded) {
+        before = atomic_load_explicit(&file->pin_count, memory_order_relaxed);
+        atomic_store_explicit(&file->pin_count, before - 1, memory_order_relaxed);
+    } else {
+        before = atomic_fetch_sub(&file->pin_count, 1);
+    }
+    if (__builtin_expect(before == 1 && atomic_load(&file->fd_count) == 0, 0)) {
+        unpinned(file);
+    }
 }
 
 struct file *
 files_peek(int fd)
 {
-    const uint32_t mapped = (unsigned)fd < FILES_FD_MAX ? files_map[fd] : 0;
-    struct file *file =
-        mapped != 0 ? __atomic_load_n(&by_index[mapped - 1], __ATOMIC_ACQUIRE) : NULL;
+    uint32_t mapped = 0;
 
-    if (file == NULL) {
-        return NULL;
+    fs_enter();
+    while ((mapped = mapped_of(fd)) != 0) {
+        struct file *file = file_of(mapped);
+
+        pin(file);
+        if (__builtin_expect(((mapped_of(fd) ^ mapped) & FILES_INDEX_MASK) == 0, 1)) {
+            return file;
+        }
+        unpin(file);
     }
-    atomic_fetch_add(&file->pin_count, 1);
-    /* drop_fd() clears the map before it looks for pins: one of the two sees the other. */
-    if (__builtin_expect(__atomic_load_n(&files_map[fd], __ATOMIC_SEQ_CST) != mapped ||
-                             __atomic_load_n(&by_index[mapped - 1], __ATOMIC_SEQ_CST) != file,
-                         0)) {
-        files_put(file);
-        return NULL;
-    }
-    return file;
+    fs_leave();
+    return NULL;
 }
 
 static int
 open_at_servers(struct file *file)
 {
     struct description *description = file->description;
+    struct causeway_file *open_file = NULL;
+    struct causeway_file *none = NULL;
     int rc = 0;
     struct causeway *fs = fs_get(&rc);
 
     if (fs == NULL) {
         return rc;
     }
-    (void)pthread_mutex_lock(&files_mutex);
-    if (file->open_file == NULL) {
-        const int flags = (int)atomic_load(&description->flags);
-
-        rc = FS_CALL(causeway_open_fid(fs, &description->fid,
-                                       flags & (O_ACCMODE | O_APPEND | O_PATH | O_DIRECTORY),
-                                       &file->open_file));
+    rc = causeway_open_fid(fs, &description->fid,
+                           (int)files_flags(file) &
+                               (O_ACCMODE | O_APPEND | O_PATH | O_DIRECTORY | O_SYNC | O_DSYNC),
+                           &open_file);
+    if (rc == 0 && !atomic_compare_exchange_strong(&file->open_file, &none, open_file)) {
+        causeway_close(open_file); /* another thread was faster */
     }
-    (void)pthread_mutex_unlock(&files_mutex);
     return rc;
 }
 
@@ -527,7 +484,7 @@ files_get(int fd, int *error_out)
         *error_out = -EBADF;
         return NULL;
     }
-    if (__builtin_expect(file->open_file == NULL, 0)) {
+    if (__builtin_expect(files_open_file(file) == NULL, 0)) {
         const int rc = open_at_servers(file);
 
         if (rc != 0) {
@@ -542,37 +499,29 @@ files_get(int fd, int *error_out)
 void
 files_put(struct file *file)
 {
-    if (atomic_fetch_sub_explicit(&file->pin_count, 1, memory_order_release) == 1 &&
-        __builtin_expect(file->fd_count == 0, 0)) {
-        (void)pthread_mutex_lock(&files_mutex);
-        if (by_index[file->index] == file && file->fd_count == 0 &&
-            atomic_load(&file->pin_count) == 0) {
-            file_end(file, false);
-        }
-        (void)pthread_mutex_unlock(&files_mutex);
-    }
+    unpin(file);
+    fs_leave();
 }
 
 void
 files_lock(struct file *file)
 {
     struct description *description = file->description;
-    const struct timespec pause = {.tv_nsec = 100000};
+    const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
     unsigned tries = 0;
     unsigned holder = 0;
 
-    while (!atomic_compare_exchange_weak_explicit(&description->lock, &holder, (unsigned)owner_pid,
+    while (!atomic_compare_exchange_weak_explicit(&description->lock, &holder, (unsigned)own_pid,
                                                   memory_order_acquire, memory_order_relaxed)) {
         tries++;
-        if (tries % 1024 == 0 && holder != 0 && RAW(kill, (pid_t)holder, 0) != 0 &&
-            errno == ESRCH) {
+        if (tries % LOCK_TRIES_LOOK == 0 && holder != 0 && table_is_dead((pid_t)holder)) {
             /* The holder was killed in between: the offset is whatever it had got to. */
-            if (atomic_compare_exchange_strong(&description->lock, &holder, (unsigned)owner_pid)) {
+            if (atomic_compare_exchange_strong(&description->lock, &holder, (unsigned)own_pid)) {
                 return;
             }
-        } else if (tries > 1024) {
-            (void)RAW(nanosleep, &pause, NULL);
-        } else if (tries > 32) {
+        } else if (tries > LOCK_TRIES_LOOK) {
+            (void)RAW(nanosleep, &nap, NULL);
+        } else if (tries > LOCK_SPINS) {
             (void)RAW(sched_yield, 0);
         }
         holder = 0;
@@ -585,147 +534,264 @@ files_unlock(struct file *file)
     atomic_store_explicit(&file->description->lock, 0, memory_order_release);
 }
 
-static void
-unlock_ranges(struct file *file)
-{
-    struct causeway_lock lock = {
-        .owner = (uint64_t)owner_pid, .start = 0, .end = UINT64_MAX, .type = F_UNLCK};
+/* ---- close ---- */
 
-    if (file->open_file != NULL) {
-        (void)FS_CALL(causeway_lock(file->open_file, &lock, false));
-    }
+/* The locks that @owner has on the whole file, from before what fcntl() can name to behind it. */
+static void
+unlock_all(struct file *file, uint64_t owner)
+{
+    struct causeway_lock lock = {.owner = owner, .start = 0, .end = UINT64_MAX, .type = F_UNLCK};
+
+    (void)causeway_lock(files_open_file(file), &lock, false);
 }
 
-/* Drops one descriptor; the mutex is held. Returns true if the placeholder went into stock. */
-static bool
-drop_fd(int fd, bool may_stock)
+/*
+ * Before the descriptor @fd of a file with locks is closed: who asks for them right after must get
+ * them. POSIX: any close of the file by the process ends the process's.
+ */
+static void
+unlock_ranges(int fd)
 {
-    const uint32_t mapped = files_map[fd];
-    struct file *file = mapped != 0 ? by_index[mapped - 1] : NULL;
+    struct file *file = files_peek(fd);
 
-    __atomic_store_n(&files_map[fd], 0, __ATOMIC_SEQ_CST);
     if (file == NULL) {
-        return false;
+        return;
     }
-    if (file->has_locks) {
-        unlock_ranges(file); /* POSIX: any close of the file by the process */
+    if (file->has_locks && files_open_file(file) != NULL) {
+        unlock_all(file, (uint64_t)own_pid);
+        if (atomic_load(&file->fd_count) == 1) {
+            unlock_all(file, FILES_OFD_OWNER | files_index(file));
+        }
     }
-    file->fd_count--;
-    if (file->fd_count != 0 || atomic_load(&file->pin_count) != 0) {
-        return false;
+    files_put(file);
+}
+
+/*
+ * Drops one descriptor; the mutex is held. *kept is a copy of its placeholder, or -1; it is taken
+ * and -1 if calls of other threads go on with the file: the lock on its index must live as long.
+ * *stocked_out: the placeholder itself went into stock. Returns what is to be closed at the
+ * servers, or NULL.
+ */
+static struct causeway_file *
+drop_fd(int fd, int *kept, bool *stocked_out)
+{
+    const uint32_t mapped = atomic_exchange(&files_map[fd], 0);
+    const bool is_closing = stocked_out != NULL;
+
+    if (mapped == 0) {
+        return NULL;
     }
-    const bool stocked = may_stock && stock_count < STOCK_MAX && fd > 2 && !file->is_changed &&
-                         !S_ISDIR(file->description->mode) &&
-                         atomic_load(&file->description->reference_count) == 1;
-    if (stocked) {
-        stocks[stock_count++] =
-            (struct stock){.fd = fd, .index = file->index, .is_cloexec = file->is_cloexec};
+    struct file *file = file_of(mapped);
+    if (atomic_fetch_sub(&file->fd_count, 1) != 1) {
+        return NULL;
     }
-    file_end(file, stocked);
-    return stocked;
+    if (atomic_load(&file->pin_count) != 0) {
+        file->parked_fd = is_closing ? fs_keep(fd) : *kept;
+        *kept = -1;
+        return NULL;
+    }
+    const bool is_stocked = is_closing && stock_put(fd, mapped);
+    if (is_closing) {
+        *stocked_out = is_stocked;
+    }
+    return file_end(file, is_stocked);
+}
+
+static bool
+has_locks(int fd)
+{
+    const uint32_t mapped = mapped_of(fd);
+
+    return mapped != 0 && file_of(mapped)->has_locks;
 }
 
 int
 files_close(int fd)
 {
-    if (__builtin_expect(!files_is_owner(), 0)) {
-        return (int)RAW(close, fd); /* a vfork() child: its own descriptor only */
+    bool is_stocked = false;
+    int kept = -1;
+
+    struct spawn *spawn = spawn_current();
+
+    if (__builtin_expect(spawn != NULL, 0)) {
+        spawn_note(spawn, fd, 0);
+        return (int)RAW(close, fd);
     }
-    (void)pthread_mutex_lock(&files_mutex);
-    const bool stocked = drop_fd(fd, true);
-    (void)pthread_mutex_unlock(&files_mutex);
-    if (!stocked) {
-        (void)RAW(close, fd);
+    if (__builtin_expect(has_locks(fd), 0)) {
+        unlock_ranges(fd);
     }
-    return 0;
+    const bool is_locked = tables_lock();
+    const bool is_ours = files_has(fd);
+    struct causeway_file *to_close = is_ours ? drop_fd(fd, &kept, &is_stocked) : NULL;
+    if (is_ours && !is_stocked) {
+        (void)RAW(close, fd); /* under the mutex: the number may be ours again right after */
+    }
+    tables_unlock(is_locked);
+    close_at_servers(to_close);
+    return is_ours ? 0 : (int)raw_result(-EBADF);
+}
+
+static void
+stock_forget(int fd)
+{
+    for (uint32_t i = 0; i < stock_count; i++) {
+        if (stocks[i].fd == fd) {
+            stock_remove(i);
+            return;
+        }
+    }
+}
+
+/* @fd is no more what it was. *kept as for drop_fd(). */
+static void
+forget(int fd, int *kept)
+{
+    struct causeway_file *to_close = NULL;
+
+    if (!files_has(fd) && fs_mark_of(fd) != FS_SPARE) {
+        return;
+    }
+    const bool is_locked = tables_lock();
+    if (fs_mark_of(fd) == FS_SPARE) {
+        stock_forget(fd);
+    }
+    if (files_has(fd)) {
+        to_close = drop_fd(fd, kept, NULL);
+    }
+    tables_unlock(is_locked);
+    close_at_servers(to_close);
 }
 
 void
 files_forget(int fd)
 {
-    if (!files_is_owner()) {
+    int kept = -1;
+
+    struct spawn *spawn = spawn_current();
+
+    if (spawn != NULL) {
+        spawn_note(spawn, fd, 0);
+    } else {
+        forget(fd, &kept);
+    }
+}
+
+int
+files_replace_begin(int to)
+{
+    if (spawn_current() != NULL || !files_has(to)) {
+        return -1;
+    }
+    if (has_locks(to)) {
+        unlock_ranges(to);
+    }
+    const int kept = fs_keep(to);
+    return kept >= 0 ? kept : -EMFILE;
+}
+
+void
+files_replace_end(int to, int kept, bool is_done)
+{
+    if (is_done && spawn_current() == NULL) {
+        forget(to, &kept);
+    }
+    if (kept >= 0) {
+        fs_mark_set(kept, FS_PROGRAMS);
+        (void)RAW(close, kept);
+    }
+}
+
+void
+files_copied(int from, int to, bool is_cloexec)
+{
+    struct spawn *spawn = spawn_current();
+
+    if (__builtin_expect(spawn != NULL, 0)) {
+        const uint32_t mapped = spawn_mapped(spawn, from) & FILES_INDEX_MASK;
+
+        spawn_note(spawn, to, mapped | (is_cloexec && mapped != 0 ? FILES_CLOEXEC : 0));
         return;
     }
-    (void)pthread_mutex_lock(&files_mutex);
-    for (uint32_t i = 0; i < stock_count; i++) {
-        if (stocks[i].fd == fd) {
-            atomic_fetch_sub(&table->descriptions[stocks[i].index].reference_count, 1);
-            stocks[i] = stocks[--stock_count];
-            break;
-        }
-    }
-    if (files_has(fd)) {
-        (void)drop_fd(fd, false);
-    }
-    (void)pthread_mutex_unlock(&files_mutex);
-}
-
-void
-files_copied(int from, int to)
-{
-    if (!files_is_owner() || (unsigned)to >= FILES_FD_MAX) {
+    if (!files_has(from) || (unsigned)to >= FILES_FD_MAX) {
         return;
     }
-    (void)pthread_mutex_lock(&files_mutex);
-    const uint32_t mapped = files_map[from];
-    if (mapped != 0 && by_index[mapped - 1] != NULL) {
-        by_index[mapped - 1]->is_changed = true;
-        map_fd(to, by_index[mapped - 1]);
+    const bool is_locked = tables_lock();
+    const uint32_t mapped = mapped_of(from);
+    if (mapped != 0) {
+        map_fd(to, file_of(mapped), is_cloexec);
     }
-    (void)pthread_mutex_unlock(&files_mutex);
+    tables_unlock(is_locked);
 }
 
 void
-files_changed(int fd)
+files_cloexec_set(int fd, bool is_cloexec)
 {
-    struct file *file = files_peek(fd);
+    uint32_t mapped = mapped_of(fd);
 
-    if (file != NULL) {
-        file->is_changed = true;
-        files_put(file);
+    if (spawn_current() != NULL) {
+        return; /* spawn_survives() asks the kernel */
+    }
+    while (mapped != 0 && !atomic_compare_exchange_weak(&files_map[fd], &mapped,
+                                                        (mapped & FILES_INDEX_MASK) |
+                                                            (is_cloexec ? FILES_CLOEXEC : 0))) {
     }
 }
 
 void
-files_each(unsigned first, unsigned last, void (*fn)(int fd))
+files_cloexec_range(unsigned first, unsigned last)
 {
     for (int fd = (int)first; fd <= fd_top && (unsigned)fd <= last; fd++) {
-        if (files_map[fd] != 0) {
-            fn(fd);
+        files_cloexec_set(fd, true);
+    }
+}
+
+void
+files_close_range(unsigned first, unsigned last)
+{
+    if (spawn_current() != NULL) {
+        return; /* likewise */
+    }
+    for (int fd = (int)first; fd <= fd_top && (unsigned)fd <= last; fd++) {
+        if (files_has(fd)) {
+            (void)files_close(fd);
         }
     }
+    const bool is_locked = tables_lock();
+    stock_drop_all();
+    tables_unlock(is_locked);
 }
 
 /* ---- start, fork, exec, end ---- */
 
-/* Does the inherited descriptor @fd name a description? */
-static void
-adopt(int fd)
+void
+files_adopt(int fd)
 {
-    struct stat stat;
+    const long index = (unsigned)fd < FILES_FD_MAX ? table_index_of(fd) : -1;
 
-    if ((unsigned)fd >= FILES_FD_MAX || fd == FILES_TABLE_FD ||
-        RAW(newfstatat, fd, "", &stat, AT_EMPTY_PATH) != 0 || stat.st_size != 0 ||
-        !S_ISREG(stat.st_mode)) {
+    if (index < 0) {
         return;
     }
-    const long index = RAW(lseek, fd, 0, SEEK_CUR);
-    char link[64];
-    char text[64];
+    const bool is_locked = tables_lock();
+    struct file *file = &files[index];
+    if (!file->is_live) {
+        file_begin(file);
+        if (atomic_load(&file->description->reference_count) == 0) {
+            table_take((uint32_t)index);
+        }
+    }
+    file->may_be_known = true;
+    map_fd(fd, file, ((int)RAW(fcntl, fd, F_GETFD) & FD_CLOEXEC) != 0);
+    tables_unlock(is_locked);
+}
 
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    const long length = RAW(readlink, link, text, sizeof(text) - 1);
-    if (length <= 0 || index < 0 || index >= FILES_OPEN_MAX) {
-        return;
-    }
-    text[length] = '\0';
-    if (strncmp(text, "/memfd:causeway ", 16) != 0 && strcmp(text, "/memfd:causeway") != 0) {
-        return;
-    }
-    struct file *file = by_index[index] != NULL ? by_index[index] : file_make((uint32_t)index);
+void
+files_pass(int fd)
+{
+    struct file *file = files_peek(fd);
+
     if (file != NULL) {
-        file->is_changed = true;
-        map_fd(fd, file);
+        file->may_be_known = true;
+        files_put(file);
     }
 }
 
@@ -742,8 +808,8 @@ files_init(void)
 {
     char buffer[4096] __attribute__((aligned(8)));
 
-    owner_pid = (pid_t)RAW(getpid, 0);
-    if (!map_inherited()) {
+    own_pid = (pid_t)RAW(getpid, 0);
+    if (!table_inherit()) {
         return;
     }
     const int dir =
@@ -756,7 +822,7 @@ files_init(void)
 
             at += entry->d_reclen;
             if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') {
-                adopt((int)strtol(entry->d_name, NULL, 10));
+                files_adopt((int)strtol(entry->d_name, NULL, 10));
             }
         }
     }
@@ -768,56 +834,116 @@ files_init(void)
 void
 files_fork_prepare(void)
 {
-    (void)pthread_mutex_lock(&files_mutex);
+    is_prepared = fs_depth == 0;
+    if (is_prepared) {
+        (void)pthread_mutex_lock(&files_mutex);
+    }
     for (struct file *file = live; file != NULL; file = file->next) {
-        atomic_fetch_add(&file->description->reference_count, 1);
+        table_take(files_index(file));
+        file->may_be_known = true;
     }
 }
 
 void
 files_fork_parent(void)
 {
-    (void)pthread_mutex_unlock(&files_mutex);
+    if (is_prepared) {
+        (void)pthread_mutex_unlock(&files_mutex);
+    }
+}
+
+/* In a child: what was the parent's alone. */
+static void
+let_go(void)
+{
+    own_pid = (pid_t)RAW(getpid, 0);
+    (void)pthread_mutex_init(&files_mutex, NULL);
+    for (uint32_t i = 0; i < stock_count; i++) {
+        fs_mark_set(stocks[i].fd, FS_PROGRAMS);
+        (void)RAW(close, stocks[i].fd);
+    }
+    stock_count = 0;
+    lingering_count = 0;
+    spawn_count = 0;
+    spawn_child = NULL;
 }
 
 void
 files_fork_child(void)
 {
-    owner_pid = (pid_t)RAW(getpid, 0);
-    (void)pthread_mutex_init(&files_mutex, NULL);
-    /* The parent's handles died with causeway_fork_child(). Stock and lingering are the parent's.
-     */
-    for (uint32_t i = 0; i < stock_count; i++) {
-        (void)RAW(close, stocks[i].fd);
-    }
-    stock_count = 0;
-    lingering_count = 0;
-    for (struct file *file = live; file != NULL; file = file->next) {
-        file->open_file = NULL;
+    struct file *next = NULL;
+
+    let_go();
+    /* The parent's handles died with causeway_fork_child(). */
+    for (struct file *file = live; file != NULL; file = next) {
+        next = file->next;
+        atomic_store(&file->open_file, NULL);
         file->has_locks = false;
         atomic_store(&file->pin_count, 0);
-    }
-    for (struct file *file = unused; file != NULL; file = file->next) {
-        atomic_store(&file->pin_count, 0);
+        if (atomic_load(&file->fd_count) == 0) {
+            (void)file_end(file, false); /* another thread's call used it, in the parent */
+        }
     }
 }
 
-/* Adds @by to the count of each description that close-on-exec will end with this program. */
-static void
-exec_count(unsigned by)
+/*
+ * The parent does not know that these are shared and may have given their indices out again from
+ * its stock. They are not counted, so there is nothing to give up.
+ */
+void
+files_forked_unseen(void)
 {
-    if (table == NULL || !files_is_owner()) {
-        return;
+    let_go();
+    for (int fd = 0; fd <= fd_top; fd++) {
+        if (atomic_exchange(&files_map[fd], 0) != 0) {
+            (void)RAW(close, fd);
+        }
     }
     for (struct file *file = live; file != NULL; file = file->next) {
-        bool survives = false;
+        file->is_live = false;
+        atomic_store(&file->open_file, NULL);
+        atomic_store(&file->pin_count, 0);
+        atomic_store(&file->fd_count, 0);
+        file->path = NULL;
+    }
+    live = NULL;
+}
 
-        for (int fd = 0; fd <= fd_top && !survives; fd++) {
-            survives =
-                files_map[fd] == file->index + 1 && (RAW(fcntl, fd, F_GETFD) & FD_CLOEXEC) == 0;
+/* Gives up, or takes again, the descriptions that exec ends in posix_spawn()'s child. */
+static void
+spawn_exec_count(struct spawn *spawn, void (*change)(uint32_t index))
+{
+    spawn_find_survivors(spawn);
+    for (uint32_t i = 0; i < spawn->inherited_count; i++) {
+        const uint32_t index = (spawn->fds[i].mapped & FILES_INDEX_MASK) - 1;
+        const uint64_t bit = UINT64_C(1) << index % 64;
+
+        if ((spawn->survivors[index / 64] & bit) == 0) {
+            spawn->survivors[index / 64] |= bit; /* once is enough */
+            change(index);
         }
-        if (!survives) {
-            atomic_fetch_add(&file->description->reference_count, by);
+    }
+}
+
+/* The same in this process; the mutex is held. */
+static void
+exec_count(void (*change)(uint32_t index))
+{
+    static uint64_t survivors[FILES_OPEN_MAX / 64];
+
+    memset(survivors, 0, sizeof(survivors));
+    for (int fd = 0; fd <= fd_top; fd++) {
+        const uint32_t mapped = mapped_of(fd);
+
+        if (mapped != 0 && (mapped & FILES_CLOEXEC) == 0) {
+            survivors[(mapped - 1) / 64] |= UINT64_C(1) << (mapped - 1) % 64;
+        }
+    }
+    for (struct file *file = live; file != NULL; file = file->next) {
+        const uint32_t index = files_index(file);
+
+        if ((survivors[index / 64] >> index % 64 & 1) == 0) {
+            change(index);
         }
     }
 }
@@ -825,34 +951,123 @@ exec_count(unsigned by)
 void
 files_exec_prepare(void)
 {
-    if (!files_is_owner()) {
+    struct spawn *spawn = spawn_current();
+
+    if (!table_is_there()) {
         return;
     }
-    /* Placeholders in stock must not survive as open files. */
-    (void)pthread_mutex_lock(&files_mutex);
-    while (stock_count != 0) {
-        stock_drop(stock_count - 1);
+    if (spawn != NULL) {
+        table_restore(spawn->parent);
+        spawn_exec_count(spawn, table_drop);
+        return;
     }
-    (void)pthread_mutex_unlock(&files_mutex);
-    exec_count((unsigned)-1);
+    const bool is_locked = tables_lock();
+    stock_drop_all(); /* they must not survive as open files */
+    exec_count(table_drop);
+    tables_unlock(is_locked);
 }
 
 void
 files_exec_failed(void)
 {
-    exec_count(1);
+    struct spawn *spawn = spawn_current();
+    const int error = errno;
+
+    if (!table_is_there()) {
+        return;
+    }
+    if (spawn != NULL) {
+        spawn_exec_count(spawn, table_take);
+    } else {
+        const bool is_locked = tables_lock();
+
+        exec_count(table_take);
+        tables_unlock(is_locked);
+    }
+    errno = error;
 }
 
 void
 files_exit(void)
 {
-    if (table == NULL || !files_is_owner()) {
+    if (!table_is_there() || spawn_current() != NULL) {
         return;
     }
     for (struct file *file = live; file != NULL; file = file->next) {
-        atomic_fetch_sub(&file->description->reference_count, 1);
+        if (file->has_locks && files_open_file(file) != NULL && fs_depth == 0) {
+            fs_enter(); /* our parent, which waits for us, may want them */
+            unlock_all(file, (uint64_t)own_pid);
+            unlock_all(file, FILES_OFD_OWNER | files_index(file));
+            fs_leave();
+        }
+        table_drop(files_index(file));
     }
-    while (stock_count != 0) {
-        stock_drop(stock_count - 1);
+    live = NULL;
+    for (uint32_t i = 0; i < stock_count; i++) {
+        table_drop(stocks[i].index);
     }
+    stock_count = 0;
+}
+
+/* ---- around posix_spawn() ---- */
+
+uint32_t
+files_spawn_room(void)
+{
+    uint32_t count = 2 * SPAWN_ROOM; /* others may open a few until it begins */
+
+    for (int fd = 0; fd <= fd_top; fd++) {
+        count += mapped_of(fd) != 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* For each description that the child inherits, once. */
+static void
+spawn_inherit(struct spawn *spawn, void (*change)(uint32_t index))
+{
+    memset(spawn->survivors, 0, sizeof(spawn->survivors));
+    for (uint32_t i = 0; i < spawn->inherited_count; i++) {
+        const uint32_t index = (spawn->fds[i].mapped & FILES_INDEX_MASK) - 1;
+        const uint64_t bit = UINT64_C(1) << index % 64;
+
+        if ((spawn->survivors[index / 64] & bit) == 0) {
+            spawn->survivors[index / 64] |= bit;
+            change(index);
+        }
+    }
+}
+
+void
+files_spawn_begin(struct spawn *spawn)
+{
+    const bool is_locked = tables_lock();
+
+    spawn_count++;
+    stock_drop_all();
+    for (struct file *file = live; file != NULL; file = file->next) {
+        file->may_be_known = true;
+    }
+    for (int fd = 0; fd <= fd_top; fd++) {
+        const uint32_t mapped = mapped_of(fd);
+
+        if (mapped != 0 && spawn->fd_count + SPAWN_ROOM < spawn->fd_room) {
+            spawn->fds[spawn->fd_count++] = (struct spawn_fd){.fd = fd, .mapped = mapped};
+        }
+    }
+    spawn->inherited_count = spawn->fd_count;
+    spawn_inherit(spawn, table_take);
+    tables_unlock(is_locked);
+}
+
+void
+files_spawn_end(struct spawn *spawn, bool has_failed)
+{
+    const bool is_locked = tables_lock();
+
+    spawn_count--;
+    if (has_failed) {
+        spawn_inherit(spawn, table_drop);
+    }
+    tables_unlock(is_locked);
 }

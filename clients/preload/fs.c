@@ -6,25 +6,38 @@
 
 #include "clients/preload/files.h"
 #include "clients/preload/raw.h"
+#include "clients/preload/spawned.h"
 
 #include <causeway/bulk.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
-#define INTERNAL_FD_MAX 65536
+#define FD_BASE     801 /* where the client's own numbers begin, if the limit allows */
+#define FD_ROOM     200
+#define PAGE_BYTES  4096
+#define PATH_BYTES  4096
+#define MS_IN_NS    UINT64_C(1000000)
+#define PREFIX_ELSE "/causeway"
 
-__thread int fs_depth __attribute__((tls_model("initial-exec")));
+__thread volatile int fs_depth FS_TLS;
+__thread int fs_errno FS_TLS;
+__thread volatile uint64_t fs_deferred FS_TLS;
 char fs_prefix[256];
 size_t fs_prefix_bytes;
+unsigned char fs_marks[FS_MARKS];
+
+static const volatile uint32_t no_canary = 1;
+const volatile uint32_t *fs_canary = &no_canary;
 
 static struct causeway_options options;
 static _Atomic(struct causeway *) mounted;
 static pthread_mutex_t mount_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct causeway *held; /* while we fork: its threads are held off */
+static struct causeway *prepared; /* held over fork() */
+static bool is_prepared;
 static int fd_base;
-static unsigned char internal[INTERNAL_FD_MAX];
+static pthread_mutex_t limit_lock = PTHREAD_MUTEX_INITIALIZER; /* the limit is as it was outside */
 
 static const char *
 env(const char *name)
@@ -38,7 +51,7 @@ read_prefix(void)
     const char *text = env("CAUSEWAY_PREFIX");
 
     if (text == NULL || text[0] != '/' || text[1] == '\0' || strlen(text) >= sizeof(fs_prefix)) {
-        text = "/causeway";
+        text = PREFIX_ELSE;
     }
     (void)strcpy(fs_prefix, text);
     fs_prefix_bytes = strlen(fs_prefix);
@@ -56,6 +69,27 @@ bulk_path_named(const char *name)
         }
     }
     return BULK_PATH_AUTO;
+}
+
+/* A page that the kernel zeroes in every child with a memory of its own. */
+static void
+make_canary(void)
+{
+    uint32_t *page = (uint32_t *)RAW(mmap, NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page != MAP_FAILED && RAW(madvise, page, PAGE_BYTES, MADV_WIPEONFORK) == 0) {
+        *page = 1;
+        fs_canary = page;
+    }
+}
+
+static void
+rearm_canary(void)
+{
+    if (fs_canary != &no_canary) {
+        *(volatile uint32_t *)(uintptr_t)fs_canary = 1;
+    }
 }
 
 bool
@@ -79,22 +113,25 @@ fs_init(void)
     options.no_lease = env("CAUSEWAY_NO_LEASE") != NULL;
     options.checksum = env("CAUSEWAY_CHECKSUM") != NULL;
     if (timeout != NULL) {
-        options.timeout_ns = strtoull(timeout, NULL, 10) * 1000000;
+        options.timeout_ns = strtoull(timeout, NULL, 10) * MS_IN_NS;
     }
     read_prefix();
+    make_canary();
 
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    fd_base = limit.rlim_cur >= 1024 ? 1001 - 200 : (int)(limit.rlim_cur - limit.rlim_cur / 4);
+    (void)RAW(prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
+    const rlim_t most = limit.rlim_max;
+    fd_base = most >= FD_BASE + FD_ROOM ? FD_BASE : (int)(most - most / 4);
     return true;
 }
 
-struct causeway *
+static struct causeway *
 fs_mounted(void)
 {
     return atomic_load_explicit(&mounted, memory_order_acquire);
 }
 
-/* An absolute symlink on Causeway: below the prefix it is ours, else the kernel's. */
+/* An absolute symlink on Causeway: below the prefix it is ours, else the kernel's: the hook will go
+ * there (path_outside()). */
 static int
 absolute_target(void *arg, const char *target, char *path)
 {
@@ -107,13 +144,14 @@ absolute_target(void *arg, const char *target, char *path)
     while (*target == '/') {
         target++;
     }
-    if (strlen(target) >= 4096) {
+    if (strlen(target) >= PATH_BYTES) {
         return -ENAMETOOLONG;
     }
     (void)strcpy(path, target);
     return 0;
 }
 
+/* Mounts. Returns NULL with *error_out set if that fails. */
 static struct causeway *
 mount(int *error_out)
 {
@@ -128,51 +166,24 @@ mount(int *error_out)
     return fs;
 }
 
-/*
- * The child of posix_spawn() shares our memory but not our descriptors: it has a mount of its own,
- * in the thread-local memory of the thread that waits for it.
- */
-static __thread struct {
-    struct causeway *fs;
-    pid_t pid;
-} child __attribute__((tls_model("initial-exec")));
-
-static struct causeway *
-child_get(int *error_out)
-{
-    const pid_t pid = (pid_t)RAW(getpid, 0);
-
-    if (child.fs == NULL || child.pid != pid) {
-        child.fs = mount(error_out);
-        child.pid = pid;
-    }
-    return child.fs;
-}
-
-void
-fs_child_end(void)
-{
-    struct causeway *fs = child.fs;
-
-    if (__builtin_expect(fs != NULL, 0) && child.pid == (pid_t)RAW(getpid, 0)) {
-        child.fs = NULL;
-        fs_depth++;
-        causeway_unmount(fs);
-        fs_depth--;
-    }
-}
-
 struct causeway *
 fs_get(int *error_out)
 {
-    struct causeway *fs = fs_mounted();
-
-    if (__builtin_expect(!files_is_owner(), 0)) {
-        return child_get(error_out);
+    if (__builtin_expect(*fs_canary == 0, 0)) {
+        fs_forked_unseen();
     }
-    if (fs != NULL) {
+    struct spawn *spawn = spawn_current();
+    if (__builtin_expect(spawn != NULL, 0)) {
+        if (spawn->fs == NULL) {
+            spawn->fs = mount(error_out);
+        }
+        return spawn->fs;
+    }
+    struct causeway *fs = fs_mounted();
+    if (__builtin_expect(fs != NULL, 1)) {
         return fs;
     }
+    fs_enter();
     (void)pthread_mutex_lock(&mount_lock);
     fs = fs_mounted();
     if (fs == NULL) {
@@ -180,7 +191,21 @@ fs_get(int *error_out)
         atomic_store_explicit(&mounted, fs, memory_order_release);
     }
     (void)pthread_mutex_unlock(&mount_lock);
+    fs_leave();
     return fs;
+}
+
+void
+fs_child_end(void)
+{
+    struct spawn *spawn = spawn_current();
+
+    if (spawn != NULL && spawn->fs != NULL) {
+        fs_enter();
+        causeway_unmount(spawn->fs);
+        fs_leave();
+        spawn->fs = NULL;
+    }
 }
 
 void
@@ -188,33 +213,34 @@ fs_exit(void)
 {
     struct causeway *fs = atomic_exchange(&mounted, NULL);
 
-    fs_depth++;
+    fs_enter();
     causeway_unmount(fs);
-    fs_depth--;
+    fs_leave();
 }
 
 void
 fs_fork_prepare(void)
 {
+    /* In a handler of a fault that was ours: what we hold we cannot wait for. */
+    is_prepared = fs_depth == 0;
+    if (!is_prepared) {
+        return;
+    }
     (void)pthread_mutex_lock(&mount_lock);
-}
-
-/* A signal handler that forks within a call of its own thread can't wait for the call's end. */
-void
-fs_fork_hold(void)
-{
-    held = fs_depth == 0 ? fs_mounted() : NULL;
-    if (held != NULL) {
-        causeway_fork_prepare(held);
+    prepared = fs_mounted();
+    if (prepared != NULL) {
+        causeway_fork_prepare(prepared);
     }
 }
 
 void
 fs_fork_parent(void)
 {
-    if (held != NULL) {
-        causeway_fork_parent(held);
-        held = NULL;
+    if (!is_prepared) {
+        return;
+    }
+    if (prepared != NULL) {
+        causeway_fork_parent(prepared);
     }
     (void)pthread_mutex_unlock(&mount_lock);
 }
@@ -224,45 +250,123 @@ fs_fork_child(void)
 {
     struct causeway *fs = atomic_exchange(&mounted, NULL);
 
-    held = NULL;
+    rearm_canary();
     (void)pthread_mutex_init(&mount_lock, NULL);
-    fs_depth = 1;
-    if (fs != NULL) {
+    (void)pthread_mutex_init(&limit_lock, NULL);
+    if (fs != NULL && is_prepared) {
+        fs_depth = 1;
         causeway_fork_child(fs);
     }
     fs_depth = 0;
+    fs_deferred = 0;
+}
+
+void
+fs_forked_unseen(void)
+{
+    rearm_canary();
+    (void)pthread_mutex_init(&mount_lock, NULL);
+    (void)pthread_mutex_init(&limit_lock, NULL);
+    /* Another thread of the parent may have been in the middle of it: it is left as it is. */
+    atomic_store(&mounted, NULL);
+    files_forked_unseen();
+}
+
+/* ---- descriptors ---- */
+
+bool
+fs_limit_raise(struct rlimit *old_out)
+{
+    struct rlimit raised;
+
+    (void)pthread_mutex_lock(&limit_lock);
+    if (RAW(prlimit64, 0, RLIMIT_NOFILE, NULL, old_out) != 0) {
+        (void)pthread_mutex_unlock(&limit_lock);
+        return false;
+    }
+    raised = *old_out;
+    raised.rlim_cur += FD_BASE + 2 * FD_ROOM;
+    if (raised.rlim_max < raised.rlim_cur) {
+        raised.rlim_max = raised.rlim_cur; /* root may */
+    }
+    if (RAW(prlimit64, 0, RLIMIT_NOFILE, &raised, NULL) == 0) {
+        return true;
+    }
+    raised = *old_out;
+    raised.rlim_cur = raised.rlim_max;
+    if (old_out->rlim_cur < old_out->rlim_max &&
+        RAW(prlimit64, 0, RLIMIT_NOFILE, &raised, NULL) == 0) {
+        return true;
+    }
+    (void)pthread_mutex_unlock(&limit_lock);
+    return false;
+}
+
+void
+fs_limit_lower(const struct rlimit *old)
+{
+    const int error = errno;
+
+    (void)RAW(prlimit64, 0, RLIMIT_NOFILE, old, NULL);
+    errno = error;
+    (void)pthread_mutex_unlock(&limit_lock);
+}
+
+/* The marks are of the parent's descriptors, which a child of posix_spawn() has not. */
+static void
+mark_clients(int fd)
+{
+    if (spawn_current() == NULL) {
+        fs_mark_set(fd, FS_CLIENTS);
+    }
+}
+
+int
+fs_keep(int fd)
+{
+    struct rlimit old;
+    int high = (int)RAW(fcntl, fd, F_DUPFD_CLOEXEC, fd_base);
+
+    if (high < 0 && errno != EBADF && fs_limit_raise(&old)) {
+        high = (int)RAW(fcntl, fd, F_DUPFD_CLOEXEC, fd_base);
+        fs_limit_lower(&old);
+    }
+    mark_clients(high);
+    return high;
 }
 
 int
 fs_claim(int fd)
 {
-    if (fd < 0) {
-        return fd;
-    }
-    if (fd < fd_base) {
-        const int high = (int)RAW(fcntl, fd, F_DUPFD_CLOEXEC, fd_base);
+    if (fd >= 0 && fd < fd_base) {
+        const int high = fs_keep(fd);
 
         if (high >= 0) {
             (void)RAW(close, fd);
-            fd = high;
+            return high;
         }
     }
-    if (fd < INTERNAL_FD_MAX) {
-        internal[fd] = 1;
-    }
+    mark_clients(fd);
     return fd;
 }
 
-void
-fs_unclaim(int fd)
+int
+fs_claim_at(int fd, int wanted)
 {
-    if ((unsigned)fd < INTERNAL_FD_MAX) {
-        internal[fd] = 0;
-    }
-}
+    struct rlimit old;
+    long at = RAW(dup3, fd, wanted, 0);
 
-bool
-fs_is_internal(int fd)
-{
-    return (unsigned)fd < INTERNAL_FD_MAX && internal[fd] != 0;
+    if (at < 0 && fs_limit_raise(&old)) {
+        at = RAW(dup3, fd, wanted, 0);
+        fs_limit_lower(&old);
+    }
+    if (at < 0) {
+        at = RAW(fcntl, fd, F_DUPFD, fd_base); /* an exec'd program looks for it */
+    }
+    if (at >= 0) {
+        (void)RAW(close, fd);
+        fd = (int)at;
+    }
+    fs_mark_set(fd, FS_CLIENTS);
+    return fd;
 }

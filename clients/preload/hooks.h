@@ -13,6 +13,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/types.h>
@@ -34,6 +37,45 @@ hook_result(long rc)
     return rc;
 }
 
+/*
+ * The result of a call that makes a descriptor of the kernel's: if the client makes it, it is moved
+ * out of the way, and the program's limit is none for it.
+ */
+#define HOOK_CLAIMED(expression)                                                 \
+    __extension__({                                                              \
+        int hook_fd_ = (int)(expression);                                        \
+        if (__builtin_expect(fs_depth != 0, 0)) {                                \
+            struct rlimit hook_old_;                                             \
+            if (hook_fd_ < 0 && errno == EMFILE && fs_limit_raise(&hook_old_)) { \
+                hook_fd_ = (int)(expression);                                    \
+                fs_limit_lower(&hook_old_);                                      \
+            }                                                                    \
+            hook_fd_ = fs_claim(hook_fd_);                                       \
+        }                                                                        \
+        hook_fd_;                                                                \
+    })
+
+/* Is @fd open for the client but not for the program, which asks? */
+static inline bool
+hook_is_hidden(int fd)
+{
+    return __builtin_expect(fs_mark_of(fd) != FS_PROGRAMS, 0) && fs_depth == 0;
+}
+
+/*
+ * A call on a name. fn(fs, target, argument) does it on ours, with 0 or a negative errno. Returns
+ * that; or HOOK_KERNELS: the kernel is to do it with target->path.
+ */
+typedef int (*hook_name_fn)(struct causeway *fs, const struct target *target, const void *argument);
+enum hook_follow {
+    HOOK_NOFOLLOW, /* of a symlink in the last component */
+    HOOK_FOLLOW,
+    HOOK_EMPTY, /* and "" is the descriptor itself */
+};
+#define HOOK_KERNELS 1
+int hook_name(int dirfd, const char *path, enum hook_follow follow, hook_name_fn fn,
+              const void *argument, struct target *target);
+
 /* hooks_open.c: descriptors */
 int hook_open(const char *path, int flags, ...);
 int hook_openat(int dirfd, const char *path, int flags, ...);
@@ -45,6 +87,7 @@ int hook_dup3(int from, int to, int flags);
 int hook_fcntl(int fd, int command, ...);
 int hook_ioctl(int fd, unsigned long request, ...);
 int hook_flock(int fd, int operation);
+int hook_lockf(int fd, int command, off_t bytes);
 int hook_close_range(unsigned first, unsigned last, int flags);
 void hook_closefrom(int first);
 
@@ -69,6 +112,7 @@ int hook_truncate(const char *path, off_t size);
 int hook_fallocate(int fd, int mode, off_t offset, off_t bytes);
 int hook_posix_fallocate(int fd, off_t offset, off_t bytes); /* returns the error number */
 int hook_posix_fadvise(int fd, off_t offset, off_t bytes, int advice); /* likewise */
+ssize_t hook_readahead(int fd, off_t offset, size_t bytes);
 void *hook_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 ssize_t hook_copy_file_range(int in, off_t *in_offset, int out, off_t *out_offset, size_t bytes,
                              unsigned flags);
@@ -145,7 +189,13 @@ off_t hook_dir_seek(struct file *file, off_t offset, int whence); /* a negative 
 
 /* hooks_process.c: processes, and the client's own descriptors */
 void hooks_process_init(void);
+
+/* A copy of a file of ours in a memfd, if access(2) by @mask allows. Returns it or a negative
+ * errno.
+ */
+int hook_load(struct causeway *fs, const struct causeway_fid *at, const char *path, int mask);
 int hook_execve(const char *path, char *const argv[], char *const envp[]);
+int hook_execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags);
 int hook_fexecve(int fd, char *const argv[], char *const envp[]);
 void hook_exit(int status) __attribute__((noreturn));
 int hook_socket(int domain, int type, int protocol);
@@ -153,8 +203,34 @@ int hook_epoll_create1(int flags);
 int hook_eventfd(unsigned value, int flags);
 int hook_memfd_create(const char *name, unsigned flags);
 int hook_accept4(int fd, void *address, void *length, int flags);
-ssize_t hook_recvmsg(int fd, void *message, int flags);
+ssize_t hook_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t hook_sendmsg(int fd, const struct msghdr *message, int flags);
 int hook_pidfd_open(int pid, unsigned flags);
+
+/* spawned.c */
+int hook_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                     const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]);
+int hook_posix_spawnp(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                      const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]);
+int hook_old_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                         const posix_spawnattr_t *attributes, char *const argv[],
+                         char *const envp[]);
+int hook_old_posix_spawnp(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attributes, char *const argv[],
+                          char *const envp[]);
+
+/* hooks_syscall.c: syscall(2) by number */
+long hook_syscall(long number, long a, long b, long c, long d, long e, long f);
+
+/* hooks_load.c: shared objects */
+void hooks_load_init(void);
+
+/* signals.c */
+bool signals_init(void);
+int hook_sigaction(int number, const struct sigaction *action, struct sigaction *old);
+
+/* Handlers that ran in this thread and do not ask for calls to be restarted. */
+extern __thread volatile unsigned signals_interrupts FS_TLS;
 
 /* hooks_name.c: the mask that the program has set. */
 extern mode_t hook_umask_value;

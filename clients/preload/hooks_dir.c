@@ -61,7 +61,7 @@ read_entries(struct file *file, char *buffer, size_t bytes)
         return -ENOTDIR;
     }
     for (;;) {
-        const int got = FS_CALL(causeway_readdir(file->open_file, *cookie, entries, BATCH));
+        const int got = causeway_readdir(files_open_file(file), *cookie, entries, BATCH);
 
         if (got <= 0) {
             return used > 0 || got == 0 ? (ssize_t)used : got;
@@ -116,19 +116,36 @@ hook_chdir(const char *path)
     struct target target;
     int rc = path_resolve(AT_FDCWD, path, &target);
 
-    if (rc == 0) {
-        rc = (int)RAW(chdir, target.path);
-        if (rc == 0) {
-            path_leave();
+    if (rc > 0) {
+        struct causeway *fs = fs_get(&rc);
+
+        rc = fs == NULL ? rc : path_enter(fs, &target);
+        fs_child_end();
+        if (rc <= 0) {
+            return (int)hook_result(rc);
         }
+    } else if (rc < 0) {
+        return (int)hook_result(rc);
+    }
+    rc = (int)RAW(chdir, target.path);
+    if (rc == 0) {
+        path_leave();
+    }
+    return rc;
+}
+
+static int
+enter_file(const struct file *file)
+{
+    int rc = 0;
+    struct causeway *fs = fs_get(&rc);
+
+    if (fs == NULL) {
         return rc;
     }
-    struct causeway *fs = rc > 0 ? fs_get(&rc) : NULL;
-    if (fs != NULL) {
-        rc = path_enter(fs, &target);
-        fs_child_end();
-    }
-    return (int)hook_result(rc);
+    return S_ISDIR(file->description->mode)
+               ? path_enter_dir(fs, &file->description->fid, file->path)
+               : -ENOTDIR;
 }
 
 int
@@ -144,14 +161,11 @@ hook_fchdir(int fd)
     }
     struct file *file = files_peek(fd);
     int rc = -EBADF;
+
     if (file != NULL) {
-        if (!S_ISDIR(file->description->mode)) {
-            rc = -ENOTDIR;
-        } else {
-            /* Inherited through exec, its path is not known here. */
-            rc = file->path == NULL ? -EACCES : path_enter_dir(&file->description->fid, file->path);
-        }
+        rc = enter_file(file);
         files_put(file);
+        fs_child_end();
     }
     return (int)hook_result(rc);
 }
@@ -159,14 +173,25 @@ hook_fchdir(int fd)
 char *
 hook_getcwd(char *buffer, size_t bytes)
 {
-    char kernel[PATH_MAX];
-    const char *path = path_cwd();
+    char path[PATH_MAX];
 
-    if (path == NULL) {
-        if (RAW(getcwd, kernel, sizeof(kernel)) < 0) {
+    if (path_cwd_is_ours()) {
+        int rc = 0;
+        struct causeway *fs = fs_get(&rc);
+
+        rc = fs == NULL ? rc : path_cwd_now(fs, path);
+        if (rc != 0) {
+            (void)hook_result(rc);
             return NULL;
         }
-        path = kernel;
+    } else {
+        if (RAW(getcwd, path, sizeof(path)) < 0) {
+            return NULL;
+        }
+        if (path[0] != '/') {
+            errno = ENOENT; /* "(unreachable)" */
+            return NULL;
+        }
     }
     const size_t length = strlen(path) + 1;
     if (buffer != NULL && bytes == 0) {

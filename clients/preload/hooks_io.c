@@ -4,9 +4,13 @@
  */
 #include "clients/preload/hooks.h"
 
+#include <linux/memfd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#define SEND_BYTES (UINT64_C(1) << 18)
 
 #ifndef RWF_APPEND
 #    define RWF_APPEND 0x10
@@ -15,7 +19,7 @@
 static bool
 may_read(const struct file *file)
 {
-    const unsigned flags = atomic_load_explicit(&file->description->flags, memory_order_relaxed);
+    const unsigned flags = files_flags(file);
 
     return (flags & O_ACCMODE) != O_WRONLY && (flags & O_PATH) == 0;
 }
@@ -23,7 +27,7 @@ may_read(const struct file *file)
 static bool
 may_write(const struct file *file)
 {
-    const unsigned flags = atomic_load_explicit(&file->description->flags, memory_order_relaxed);
+    const unsigned flags = files_flags(file);
 
     return (flags & O_ACCMODE) != O_RDONLY && (flags & O_PATH) == 0;
 }
@@ -62,10 +66,10 @@ read_file(struct file *file, const struct iovec *iov, int count, off_t offset)
         return -EISDIR;
     }
     if (offset >= 0) {
-        return FS_CALL(causeway_preadv(file->open_file, iov, count, offset));
+        return causeway_preadv(files_open_file(file), iov, count, offset);
     }
     files_lock(file);
-    rc = FS_CALL(causeway_preadv(file->open_file, iov, count, (off_t)file->description->offset));
+    rc = causeway_preadv(files_open_file(file), iov, count, (off_t)file->description->offset);
     if (rc > 0) {
         file->description->offset += (uint64_t)rc;
     }
@@ -76,8 +80,7 @@ read_file(struct file *file, const struct iovec *iov, int count, off_t offset)
 static ssize_t
 write_file(struct file *file, const struct iovec *iov, int count, off_t offset)
 {
-    const bool is_append =
-        (atomic_load_explicit(&file->description->flags, memory_order_relaxed) & O_APPEND) != 0;
+    const bool is_append = (files_flags(file) & O_APPEND) != 0;
     ssize_t rc = iov_total(iov, count);
     off_t end = 0;
 
@@ -89,12 +92,11 @@ write_file(struct file *file, const struct iovec *iov, int count, off_t offset)
     }
     if (offset >= 0) {
         /* As on Linux, O_APPEND wins over the offset given. */
-        return FS_CALL(
-            causeway_pwritev(file->open_file, iov, count, is_append ? -1 : offset, NULL));
+        return causeway_pwritev(files_open_file(file), iov, count, is_append ? -1 : offset, NULL);
     }
     files_lock(file);
     const off_t at = is_append ? -1 : (off_t)file->description->offset;
-    rc = FS_CALL(causeway_pwritev(file->open_file, iov, count, at, &end));
+    rc = causeway_pwritev(files_open_file(file), iov, count, at, &end);
     if (rc > 0) {
         file->description->offset = (uint64_t)end;
     }
@@ -109,8 +111,11 @@ static ssize_t
 transfer(transfer_fn fn, int fd, const struct iovec *iov, int count, off_t offset)
 {
     int rc = 0;
-    struct file *file = files_get(fd, &rc);
 
+    if (!__libc_single_threaded) {
+        pthread_testcancel();
+    }
+    struct file *file = files_get(fd, &rc);
     if (file == NULL) {
         return hook_result(rc);
     }
@@ -130,11 +135,20 @@ hook_read(int fd, void *buffer, size_t bytes)
     return transfer(read_file, fd, &iov, 1, -1);
 }
 
+/* The kernel refused to write to a placeholder in stock, which to the program is not open. */
+static ssize_t
+not_permitted(int fd)
+{
+    return hook_result(hook_is_hidden(fd) ? -EBADF : -EPERM);
+}
+
 ssize_t
 hook_write(int fd, const void *buffer, size_t bytes)
 {
     if (!files_has(fd)) {
-        return RAW_CANCELLABLE(write, fd, buffer, bytes);
+        const ssize_t rc = RAW_CANCELLABLE(write, fd, buffer, bytes);
+
+        return __builtin_expect(rc >= 0 || errno != EPERM, 1) ? rc : not_permitted(fd);
     }
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)buffer, .iov_len = bytes};
 
@@ -242,12 +256,12 @@ seek_file(struct file *file, off_t offset, int whence)
         base = (off_t)file->description->offset;
         break;
     case SEEK_END:
-        rc = FS_CALL(causeway_fstat(file->open_file, &stat));
+        rc = causeway_fstat(files_open_file(file), &stat);
         base = rc == 0 ? stat.st_size : 0;
         break;
     case SEEK_DATA:
     case SEEK_HOLE:
-        offset = FS_CALL(causeway_seek(file->open_file, offset, whence));
+        offset = causeway_seek(files_open_file(file), offset, whence);
         rc = offset < 0 ? (int)offset : 0;
         break;
     default:
@@ -258,7 +272,7 @@ seek_file(struct file *file, off_t offset, int whence)
         return rc;
     }
     if (__builtin_add_overflow(base, offset, &offset)) {
-        return -EOVERFLOW;
+        return -EINVAL; /* as Linux; POSIX says EOVERFLOW */
     }
     if (offset < 0) {
         return -EINVAL;
@@ -296,7 +310,7 @@ sync_ours(int fd)
     struct file *file = files_get(fd, &rc);
 
     if (file != NULL) {
-        rc = FS_CALL(causeway_fsync(file->open_file));
+        rc = causeway_fsync(files_open_file(file));
         files_put(file);
     }
     return (int)hook_result(rc);
@@ -339,36 +353,36 @@ hook_ftruncate(int fd, off_t size)
     if (file == NULL) {
         return (int)hook_result(rc);
     }
-    if (size < 0 || !may_write(file)) {
+    if ((files_flags(file) & O_PATH) != 0) {
+        rc = -EBADF;
+    } else if (size < 0 || !may_write(file)) {
         rc = -EINVAL;
     } else {
         const struct causeway_attr attr = {.valid = CAUSEWAY_SET_SIZE, .size = (uint64_t)size};
 
-        rc = FS_CALL(causeway_fsetattr(file->open_file, &attr));
+        rc = causeway_fsetattr(files_open_file(file), &attr);
     }
     files_put(file);
     return (int)hook_result(rc);
 }
 
+static int
+do_truncate(struct causeway *fs, const struct target *target, const void *argument)
+{
+    return causeway_setattr(fs, target->at, target->path, 0, argument);
+}
+
 int
 hook_truncate(const char *path, off_t size)
 {
+    const struct causeway_attr attr = {.valid = CAUSEWAY_SET_SIZE, .size = (uint64_t)size};
     struct target target;
-    int rc = path_resolve(AT_FDCWD, path, &target);
 
-    if (rc == 0) {
-        return (int)RAW(truncate, target.path, size);
+    if (size < 0) {
+        return (int)hook_result(-EINVAL);
     }
-    if (rc > 0 && size < 0) {
-        rc = -EINVAL;
-    }
-    struct causeway *fs = rc > 0 ? fs_get(&rc) : NULL;
-    if (fs != NULL) {
-        const struct causeway_attr attr = {.valid = CAUSEWAY_SET_SIZE, .size = (uint64_t)size};
-
-        rc = FS_CALL(causeway_setattr(fs, target.at, target.path, 0, &attr));
-    }
-    return (int)hook_result(rc);
+    const int rc = hook_name(AT_FDCWD, path, HOOK_FOLLOW, do_truncate, &attr, &target);
+    return rc == HOOK_KERNELS ? (int)RAW(truncate, target.path, size) : (int)hook_result(rc);
 }
 
 static int
@@ -385,7 +399,7 @@ allocate(int fd, int mode, off_t offset, off_t bytes)
     } else if (offset < 0 || bytes <= 0) {
         rc = -EINVAL;
     } else {
-        rc = FS_CALL(causeway_fallocate(file->open_file, mode, offset, bytes));
+        rc = causeway_fallocate(files_open_file(file), mode, offset, bytes);
     }
     files_put(file);
     return rc;
@@ -398,13 +412,51 @@ hook_fallocate(int fd, int mode, off_t offset, off_t bytes)
                          : (int)RAW_CANCELLABLE(fallocate, fd, mode, offset, bytes);
 }
 
+/* Of the kernel's file systems that cannot: a byte of every block, as libc does it. */
+static int
+allocate_by_hand(int fd, off_t offset, off_t bytes)
+{
+    struct statfs statfs;
+    struct stat stat;
+
+    if (RAW(fstatfs, fd, &statfs) != 0 || RAW(newfstatat, fd, "", &stat, AT_EMPTY_PATH) != 0) {
+        return errno;
+    }
+    const off_t step = statfs.f_bsize <= 0 || statfs.f_bsize > 65536 ? 4096 : statfs.f_bsize;
+    for (off_t at = offset + (bytes - 1) % step; bytes > 0; at += step, bytes -= step) {
+        char byte = 0;
+
+        if (at < stat.st_size) {
+            const long got = RAW(pread64, fd, &byte, 1, at);
+
+            if (got < 0) {
+                return errno;
+            }
+            if (got == 1 && byte != 0) {
+                continue;
+            }
+        }
+        if (RAW(pwrite64, fd, "", 1, at) != 1) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
 int
 hook_posix_fallocate(int fd, off_t offset, off_t bytes)
 {
+    const int error_before = errno;
+
     if (files_has(fd)) {
         return -allocate(fd, 0, offset, bytes);
     }
-    return RAW_CANCELLABLE(fallocate, fd, 0, offset, bytes) == 0 ? 0 : errno;
+    int error = RAW_CANCELLABLE(fallocate, fd, 0, offset, bytes) == 0 ? 0 : errno;
+    if (error == EOPNOTSUPP) {
+        error = allocate_by_hand(fd, offset, bytes);
+    }
+    errno = error_before;
+    return error;
 }
 
 int
@@ -413,7 +465,13 @@ hook_posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
     if (files_has(fd)) {
         return 0; /* nothing is cached, so there is nothing to advise on */
     }
-    return RAW(fadvise64, fd, offset, bytes, advice) == 0 ? 0 : errno;
+    return -(int)raw_call(SYS_fadvise64, fd, offset, bytes, advice, 0, 0);
+}
+
+ssize_t
+hook_readahead(int fd, off_t offset, size_t bytes)
+{
+    return files_has(fd) ? 0 : RAW(readahead, fd, offset, bytes);
 }
 
 /* ---- mapping ---- */
@@ -424,7 +482,7 @@ fill(struct file *file, char *memory, size_t bytes, off_t offset)
 {
     while (bytes > 0) {
         const struct iovec iov = {.iov_base = memory, .iov_len = bytes};
-        const ssize_t got = FS_CALL(causeway_preadv(file->open_file, &iov, 1, offset));
+        const ssize_t got = causeway_preadv(files_open_file(file), &iov, 1, offset);
 
         if (got <= 0) {
             return (int)got;
@@ -436,9 +494,64 @@ fill(struct file *file, char *memory, size_t bytes, off_t offset)
     return 0;
 }
 
+/* A copy in anonymous memory. */
+static int
+map_private(struct file *file, void *address, size_t bytes, int protection, int flags, off_t offset,
+            void **memory_out)
+{
+    void *memory = (void *)RAW(mmap, address, bytes, PROT_READ | PROT_WRITE,
+                               (flags & ~MAP_TYPE) | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int rc = memory == MAP_FAILED ? -errno : fill(file, memory, bytes, offset);
+
+    if (rc == 0 && protection != (PROT_READ | PROT_WRITE)) {
+        rc = RAW(mprotect, memory, bytes, protection) == 0 ? 0 : -errno;
+    }
+    if (rc != 0 && memory != MAP_FAILED) {
+        (void)RAW(munmap, memory, bytes);
+    }
+    *memory_out = memory;
+    return rc;
+}
+
+/* A copy in a memfd, of which only a descriptor to read is mapped: mprotect() cannot make it
+ * writable, which would lose what is written. */
+static int
+map_shared(struct file *file, void *address, size_t bytes, int protection, int flags, off_t offset,
+           void **memory_out)
+{
+    char path[32];
+    const int fd = (int)RAW(memfd_create, "causeway-map", MFD_CLOEXEC);
+    void *memory = MAP_FAILED;
+    int rc = fd < 0 || RAW(ftruncate, fd, bytes) != 0 ? -errno : 0;
+
+    if (rc == 0) {
+        memory = (void *)RAW(mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        rc = memory == MAP_FAILED ? -errno : fill(file, memory, bytes, offset);
+    }
+    if (memory != MAP_FAILED) {
+        (void)RAW(munmap, memory, bytes);
+    }
+    if (rc == 0) {
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        const int to_read = (int)RAW(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+
+        memory = to_read < 0 ? MAP_FAILED
+                             : (void *)RAW(mmap, address, bytes, protection, flags, to_read, 0);
+        rc = memory == MAP_FAILED ? -errno : 0;
+        if (to_read >= 0) {
+            (void)RAW(close, to_read);
+        }
+    }
+    if (fd >= 0) {
+        (void)RAW(close, fd);
+    }
+    *memory_out = memory;
+    return rc;
+}
+
 /*
- * A copy in anonymous memory: right for MAP_PRIVATE, and for MAP_SHARED that only reads (later
- * changes by others are not seen). Shared and writable is ENODEV, as on file systems without it.
+ * A copy as the file is now: right for MAP_PRIVATE, and for MAP_SHARED that only reads (later
+ * changes are not seen). Shared and writable is ENODEV, as on file systems without it.
  */
 static void *
 map_ours(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
@@ -446,34 +559,27 @@ map_ours(void *address, size_t bytes, int protection, int flags, int fd, off_t o
     int rc = 0;
     struct file *file = files_get(fd, &rc);
     const bool is_shared = (flags & MAP_TYPE) != MAP_PRIVATE;
+    void *memory = MAP_FAILED;
 
     if (file == NULL) {
         return (void *)hook_result(rc);
     }
-    if (!may_read(file)) {
+    if ((files_flags(file) & O_PATH) != 0) {
+        rc = -EBADF;
+    } else if (!may_read(file)) {
         rc = -EACCES;
-    } else if ((is_shared && (protection & PROT_WRITE) != 0) || !S_ISREG(file->description->mode)) {
-        rc = -ENODEV;
     } else if (bytes == 0 || offset < 0 || (offset & 4095) != 0) {
         rc = -EINVAL;
-    }
-    void *memory = MAP_FAILED;
-    if (rc == 0) {
-        memory = (void *)RAW(mmap, address, bytes, PROT_READ | PROT_WRITE,
-                             (flags & ~MAP_TYPE) | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        rc = memory == MAP_FAILED ? -errno : fill(file, memory, bytes, offset);
+    } else if (!S_ISREG(file->description->mode)) {
+        rc = -ENODEV;
+    } else if (is_shared && (protection & PROT_WRITE) != 0) {
+        rc = may_write(file) ? -ENODEV : -EACCES;
+    } else {
+        rc = is_shared ? map_shared(file, address, bytes, protection, flags, offset, &memory)
+                       : map_private(file, address, bytes, protection, flags, offset, &memory);
     }
     files_put(file);
-    if (rc == 0 && protection != (PROT_READ | PROT_WRITE)) {
-        rc = RAW(mprotect, memory, bytes, protection) == 0 ? 0 : -errno;
-    }
-    if (rc != 0) {
-        if (memory != MAP_FAILED) {
-            (void)RAW(munmap, memory, bytes);
-        }
-        return (void *)hook_result(rc);
-    }
-    return memory;
+    return rc != 0 ? (void *)hook_result(rc) : memory;
 }
 
 void *
@@ -498,11 +604,80 @@ hook_copy_file_range(int in, off_t *in_offset, int out, off_t *out_offset, size_
     return RAW_CANCELLABLE(copy_file_range, in, in_offset, out, out_offset, bytes, flags);
 }
 
+/* What sendfile(2) says of descriptors of ours before it looks at any byte. */
+static int
+may_send(int out, int in)
+{
+    struct file *from = files_has(in) ? files_peek(in) : NULL;
+    struct file *to = files_has(out) ? files_peek(out) : NULL;
+    int rc = (from != NULL && !may_read(from)) || (to != NULL && !may_write(to)) ? -EBADF : 0;
+
+    if (rc == 0 && ((from != NULL && !S_ISREG(from->description->mode)) ||
+                    (to != NULL && (files_flags(to) & O_APPEND) != 0))) {
+        rc = -EINVAL;
+    }
+    if (to != NULL) {
+        files_put(to);
+    }
+    if (from != NULL) {
+        files_put(from);
+    }
+    return rc;
+}
+
+/* sendfile(2) between ours and another, through memory. */
+static ssize_t
+send_through(int out, int in, off_t *offset, size_t bytes)
+{
+    const size_t room = bytes < SEND_BYTES ? bytes : SEND_BYTES;
+    off_t at = offset != NULL ? *offset : hook_lseek(in, 0, SEEK_CUR);
+    ssize_t done = 0;
+    ssize_t rc = 0;
+
+    if (may_send(out, in) != 0) {
+        return hook_result(may_send(out, in));
+    }
+    if (at < 0) {
+        return offset != NULL ? hook_result(-EINVAL) : -1;
+    }
+    if (bytes == 0) {
+        return 0;
+    }
+    char *memory =
+        (char *)RAW(mmap, NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -1;
+    }
+    while ((size_t)done < bytes) {
+        const size_t left = bytes - (size_t)done;
+        const ssize_t got = hook_pread(in, memory, left < room ? left : room, at);
+
+        rc = got > 0 ? hook_write(out, memory, (size_t)got) : got;
+        if (rc <= 0) {
+            break;
+        }
+        at += rc;
+        done += rc;
+        if (rc < got) {
+            break;
+        }
+    }
+    const int error = errno;
+    (void)RAW(munmap, memory, room);
+    if (offset != NULL) {
+        *offset = at;
+    } else if (done > 0) {
+        (void)hook_lseek(in, at, SEEK_SET);
+    }
+    errno = error;
+    return done > 0 ? done : rc;
+}
+
 ssize_t
 hook_sendfile(int out, int in, off_t *offset, size_t bytes)
 {
     if (files_has(in) || files_has(out)) {
-        return hook_result(-EINVAL);
+        return send_through(out, in, offset, bytes);
     }
     return RAW(sendfile, out, in, offset, bytes);
 }

@@ -8,6 +8,7 @@
 #include "clients/preload/hooks.h"
 
 #include <linux/stat.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -15,14 +16,14 @@
 #include <utime.h>
 
 #define STATFS_MAGIC 0x43415753 /* "CAWS" */
+#define STATFS_VALID 0x20       /* f_flags: libc need not look for the mount */
 
 mode_t hook_umask_value;
 
-/* What to do with a target of ours: fn(fs, target, argument) gives 0 or a negative errno. */
-typedef int (*name_fn)(struct causeway *fs, const struct target *target, const void *argument);
-
+/* A target of ours. Returns 0; HOOK_KERNELS with the place outside that it leads to in
+ * target->path; or a negative errno. */
 static int
-on_target(const struct target *target, name_fn fn, const void *argument)
+on_target(struct target *target, enum hook_follow follow, hook_name_fn fn, const void *argument)
 {
     int rc = 0;
     struct causeway *fs = fs_get(&rc);
@@ -30,17 +31,68 @@ on_target(const struct target *target, name_fn fn, const void *argument)
     if (fs == NULL) {
         return rc;
     }
-    fs_depth++;
+    fs_enter();
     rc = fn(fs, target, argument);
-    fs_depth--;
+    if (__builtin_expect(rc == -EXDEV, 0)) {
+        rc = path_outside(fs, target, follow == HOOK_FOLLOW);
+        rc = rc == 0 ? HOOK_KERNELS : rc;
+    }
+    fs_leave();
     return rc;
 }
 
-/* The prefix itself is there, whatever one tries to make or remove at its place. */
-static bool
-is_root(const struct target *target)
+/* The file itself that the open descriptor @fd has. */
+static int
+on_descriptor(int fd, hook_name_fn fn, const void *argument, struct target *target)
 {
-    return target->at == NULL && target->path[strspn(target->path, "/.")] == '\0';
+    struct file *file = files_peek(fd);
+
+    if (file == NULL) {
+        return -EBADF;
+    }
+    target->at_fid = file->description->fid;
+    target->at = &target->at_fid;
+    target->path = "";
+    files_put(file);
+    return on_target(target, HOOK_NOFOLLOW, fn, argument);
+}
+
+static bool
+is_empty(const char *path)
+{
+    return path != NULL && path[0] == '\0';
+}
+
+int
+hook_name(int dirfd, const char *path, enum hook_follow follow, hook_name_fn fn,
+          const void *argument, struct target *target)
+{
+    const int alias = follow == HOOK_FOLLOW ? path_alias(path) : -1;
+
+    if (__builtin_expect(alias >= 0, 0)) {
+        return on_descriptor(alias, fn, argument, target);
+    }
+    if (is_empty(path) && follow != HOOK_EMPTY) {
+        return -ENOENT;
+    }
+    const int rc = path_resolve(dirfd, path, target);
+    return rc > 0 ? on_target(target, follow, fn, argument) : rc == 0 ? HOOK_KERNELS : rc;
+}
+
+/* Of a call that may take "" for the descriptor itself, if flags say so. */
+static enum hook_follow
+follow_of(const char *path, int flags)
+{
+    if ((flags & AT_EMPTY_PATH) != 0 && is_empty(path)) {
+        return HOOK_EMPTY;
+    }
+    return (flags & AT_SYMLINK_NOFOLLOW) != 0 ? HOOK_NOFOLLOW : HOOK_FOLLOW;
+}
+
+static unsigned
+client_flags(int flags)
+{
+    return (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW : 0;
 }
 
 /* ---- stat ---- */
@@ -65,45 +117,28 @@ stat_fd(int fd, struct stat *stat)
     struct file *file = files_get(fd, &rc);
 
     if (file != NULL) {
-        rc = FS_CALL(causeway_fstat(file->open_file, stat));
+        rc = causeway_fstat(files_open_file(file), stat);
         files_put(file);
     }
     return rc;
 }
 
-/*
- * 1 and *stat filled in: it was ours. 0: the kernel's, by target->path. Negative: an errno.
- */
+/* 0 and *stat filled in; HOOK_KERNELS: the kernel's, by target->path; or a negative errno. */
 static int
 stat_at(int dirfd, const char *path, struct stat *stat, int flags, struct target *target)
 {
-    const struct stat_argument want = {
-        .flags = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW : 0, .stat = stat};
-    int rc = 0;
+    const struct stat_argument want = {.flags = client_flags(flags), .stat = stat};
 
     target->path = path;
-    if ((path == NULL || path[0] == '\0') && (flags & AT_EMPTY_PATH) != 0) {
-        if (dirfd == AT_FDCWD) {
+    if ((flags & AT_EMPTY_PATH) != 0 && (path == NULL || path[0] == '\0')) {
+        if (dirfd != AT_FDCWD) {
+            return files_has(dirfd) ? stat_fd(dirfd, stat) : HOOK_KERNELS;
+        }
+        if (path_cwd_is_ours()) {
             path = ".";
-        } else {
-            rc = files_has(dirfd) ? stat_fd(dirfd, stat) : 1;
-            return rc == 1 ? 0 : rc == 0 ? 1 : rc;
         }
     }
-    const int alias = path_fd_alias(path);
-    if (__builtin_expect(alias >= 0 && files_has(alias), 0)) {
-        rc = stat_fd(alias, stat);
-        return rc == 0 ? 1 : rc;
-    }
-    rc = path_resolve(dirfd, path, target);
-    if (rc > 0) {
-        if (path[0] == '\0') {
-            return -ENOENT;
-        }
-        rc = on_target(target, do_stat, &want);
-        return rc == 0 ? 1 : rc;
-    }
-    return rc;
+    return hook_name(dirfd, path, follow_of(path, flags), do_stat, &want, target);
 }
 
 int
@@ -112,10 +147,8 @@ hook_fstatat(int dirfd, const char *path, struct stat *stat, int flags)
     struct target target;
     const int rc = stat_at(dirfd, path, stat, flags, &target);
 
-    if (rc == 0) {
-        return (int)RAW(newfstatat, dirfd, target.path, stat, flags);
-    }
-    return rc > 0 ? 0 : (int)hook_result(rc);
+    return rc == HOOK_KERNELS ? (int)RAW(newfstatat, dirfd, target.path, stat, flags)
+                              : (int)hook_result(rc);
 }
 
 int
@@ -135,6 +168,9 @@ hook_fstat(int fd, struct stat *stat)
 {
     if (files_has(fd)) {
         return (int)hook_result(stat_fd(fd, stat));
+    }
+    if (hook_is_hidden(fd)) {
+        return (int)hook_result(-EBADF);
     }
     return (int)RAW(newfstatat, fd, "", stat, AT_EMPTY_PATH);
 }
@@ -181,7 +217,7 @@ hook_statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *
     struct stat stat;
     const int rc = stat_at(dirfd, path, &stat, flags, &target);
 
-    if (rc == 0) {
+    if (rc == HOOK_KERNELS) {
         return (int)RAW(statx, dirfd, target.path, flags, mask, statx);
     }
     if (rc < 0) {
@@ -223,6 +259,7 @@ fill_statfs(struct statfs *statfs)
     rc = FS_CALL(causeway_statfs(fs, &got));
     if (rc == 0) {
         *statfs = (struct statfs){.f_type = STATFS_MAGIC,
+                                  .f_flags = STATFS_VALID,
                                   .f_bsize = (long)got.block_bytes,
                                   .f_frsize = (long)got.block_bytes,
                                   .f_blocks = got.blocks,
@@ -242,10 +279,10 @@ hook_statfs(const char *path, struct statfs *statfs)
     struct stat stat;
     const int rc = stat_at(AT_FDCWD, path, &stat, 0, &target);
 
-    if (rc == 0) {
+    if (rc == HOOK_KERNELS) {
         return (int)RAW(statfs, target.path, statfs);
     }
-    return (int)hook_result(rc > 0 ? fill_statfs(statfs) : rc);
+    return (int)hook_result(rc == 0 ? fill_statfs(statfs) : rc);
 }
 
 int
@@ -272,20 +309,15 @@ do_access(struct causeway *fs, const struct target *target, const void *argument
 int
 hook_faccessat(int dirfd, const char *path, int mode, int flags)
 {
-    const struct access_argument want = {
-        .mode = mode, .flags = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW : 0};
+    const struct access_argument want = {.mode = mode, .flags = client_flags(flags)};
     struct target target;
-    int rc = path_resolve(dirfd, path, &target);
 
-    if (rc == 0) {
-        return flags != 0 ? (int)RAW(faccessat2, dirfd, target.path, mode, flags)
-                          : (int)RAW(faccessat, dirfd, target.path, mode);
+    const int rc = hook_name(dirfd, path, follow_of(path, flags), do_access, &want, &target);
+    if (rc != HOOK_KERNELS) {
+        return (int)hook_result(rc);
     }
-    if (rc > 0) {
-        rc = path[0] == '\0' && (flags & AT_EMPTY_PATH) == 0 ? -ENOENT
-                                                             : on_target(&target, do_access, &want);
-    }
-    return (int)hook_result(rc);
+    return flags != 0 ? (int)RAW(faccessat2, dirfd, target.path, mode, flags)
+                      : (int)RAW(faccessat, dirfd, target.path, mode);
 }
 
 int
@@ -312,7 +344,8 @@ do_mkdir(struct causeway *fs, const struct target *target, const void *argument)
 {
     const struct make_argument *make = argument;
 
-    return is_root(target) ? -EEXIST : causeway_mkdir(fs, target->at, target->path, make->mode);
+    return path_is_root(target) ? -EEXIST
+                                : causeway_mkdir(fs, target->at, target->path, make->mode);
 }
 
 static int
@@ -320,8 +353,12 @@ do_mknod(struct causeway *fs, const struct target *target, const void *argument)
 {
     const struct make_argument *make = argument;
 
-    return is_root(target) ? -EEXIST
-                           : causeway_mknod(fs, target->at, target->path, make->mode, make->dev);
+    if (S_ISDIR(make->mode)) {
+        return -EPERM;
+    }
+    return path_is_root(target)
+               ? -EEXIST
+               : causeway_mknod(fs, target->at, target->path, make->mode, make->dev);
 }
 
 int
@@ -329,12 +366,9 @@ hook_mkdirat(int dirfd, const char *path, mode_t mode)
 {
     const struct make_argument make = {.mode = mode & 07777 & ~hook_umask_value};
     struct target target;
-    const int rc = path_resolve(dirfd, path, &target);
+    const int rc = hook_name(dirfd, path, HOOK_NOFOLLOW, do_mkdir, &make, &target);
 
-    if (rc == 0) {
-        return (int)RAW(mkdirat, dirfd, target.path, mode);
-    }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_mkdir, &make));
+    return rc == HOOK_KERNELS ? (int)RAW(mkdirat, dirfd, target.path, mode) : (int)hook_result(rc);
 }
 
 int
@@ -349,12 +383,10 @@ hook_mknodat(int dirfd, const char *path, mode_t mode, dev_t dev)
     const struct make_argument make = {
         .mode = (mode & ~07777u) | (mode & 07777 & ~hook_umask_value), .dev = dev};
     struct target target;
-    const int rc = path_resolve(dirfd, path, &target);
+    const int rc = hook_name(dirfd, path, HOOK_NOFOLLOW, do_mknod, &make, &target);
 
-    if (rc == 0) {
-        return (int)RAW(mknodat, dirfd, target.path, mode, dev);
-    }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_mknod, &make));
+    return rc == HOOK_KERNELS ? (int)RAW(mknodat, dirfd, target.path, mode, dev)
+                              : (int)hook_result(rc);
 }
 
 int
@@ -367,27 +399,28 @@ static int
 do_unlink(struct causeway *fs, const struct target *target, const void *argument)
 {
     (void)argument;
-    return is_root(target) ? -EISDIR : causeway_unlink(fs, target->at, target->path);
+    return path_is_root(target) ? -EISDIR : causeway_unlink(fs, target->at, target->path);
 }
 
 static int
 do_rmdir(struct causeway *fs, const struct target *target, const void *argument)
 {
     (void)argument;
-    return is_root(target) ? -EBUSY : causeway_rmdir(fs, target->at, target->path);
+    return path_is_root(target) ? -EBUSY : causeway_rmdir(fs, target->at, target->path);
 }
 
 int
 hook_unlinkat(int dirfd, const char *path, int flags)
 {
     struct target target;
-    const int rc = path_resolve(dirfd, path, &target);
 
-    if (rc == 0) {
-        return (int)RAW(unlinkat, dirfd, target.path, flags);
+    if ((flags & ~AT_REMOVEDIR) != 0) {
+        return (int)hook_result(-EINVAL);
     }
-    return (int)hook_result(
-        rc < 0 ? rc : on_target(&target, (flags & AT_REMOVEDIR) != 0 ? do_rmdir : do_unlink, NULL));
+    const int rc = hook_name(dirfd, path, HOOK_NOFOLLOW,
+                             (flags & AT_REMOVEDIR) != 0 ? do_rmdir : do_unlink, NULL, &target);
+    return rc == HOOK_KERNELS ? (int)RAW(unlinkat, dirfd, target.path, flags)
+                              : (int)hook_result(rc);
 }
 
 int
@@ -423,12 +456,14 @@ hook_renameat2(int from_dirfd, const char *from, int to_dirfd, const char *to, u
 {
     struct target from_target;
     struct target to_target;
-    int rc = resolve_both(from_dirfd, from, &from_target, to_dirfd, to, &to_target);
+    int rc = is_empty(from) || is_empty(to)
+                 ? -ENOENT
+                 : resolve_both(from_dirfd, from, &from_target, to_dirfd, to, &to_target);
 
     if (rc == 0) {
         return (int)RAW(renameat2, from_dirfd, from_target.path, to_dirfd, to_target.path, flags);
     }
-    if (rc > 0 && (is_root(&from_target) || is_root(&to_target))) {
+    if (rc > 0 && (path_is_root(&from_target) || path_is_root(&to_target))) {
         rc = -EBUSY;
     }
     struct causeway *fs = rc > 0 ? fs_get(&rc) : NULL;
@@ -456,10 +491,24 @@ hook_linkat(int from_dirfd, const char *from, int to_dirfd, const char *to, int 
 {
     struct target from_target;
     struct target to_target;
-    int rc = resolve_both(from_dirfd, from, &from_target, to_dirfd, to, &to_target);
+    const int alias = (flags & AT_SYMLINK_FOLLOW) != 0 ? path_alias(from) : -1;
 
+    if ((flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH)) != 0) {
+        return (int)hook_result(-EINVAL);
+    }
+    if ((is_empty(from) && (flags & AT_EMPTY_PATH) == 0) || is_empty(to)) {
+        return (int)hook_result(-ENOENT);
+    }
+    if (alias >= 0) {
+        from_dirfd = alias;
+        from = "";
+    }
+    int rc = resolve_both(from_dirfd, from, &from_target, to_dirfd, to, &to_target);
     if (rc == 0) {
         return (int)RAW(linkat, from_dirfd, from_target.path, to_dirfd, to_target.path, flags);
+    }
+    if (rc > 0 && path_is_root(&to_target)) {
+        rc = -EEXIST;
     }
     struct causeway *fs = rc > 0 ? fs_get(&rc) : NULL;
     if (fs != NULL) {
@@ -479,19 +528,18 @@ hook_link(const char *from, const char *to)
 static int
 do_symlink(struct causeway *fs, const struct target *target, const void *argument)
 {
-    return is_root(target) ? -EEXIST : causeway_symlink(fs, argument, target->at, target->path);
+    return path_is_root(target) ? -EEXIST
+                                : causeway_symlink(fs, argument, target->at, target->path);
 }
 
 int
 hook_symlinkat(const char *text, int dirfd, const char *path)
 {
     struct target target;
-    const int rc = path_resolve(dirfd, path, &target);
+    const int rc = hook_name(dirfd, path, HOOK_NOFOLLOW, do_symlink, text, &target);
 
-    if (rc == 0) {
-        return (int)RAW(symlinkat, text, dirfd, target.path);
-    }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_symlink, text));
+    return rc == HOOK_KERNELS ? (int)RAW(symlinkat, text, dirfd, target.path)
+                              : (int)hook_result(rc);
 }
 
 int
@@ -500,25 +548,40 @@ hook_symlink(const char *text, const char *path)
     return hook_symlinkat(text, AT_FDCWD, path);
 }
 
+struct readlink_argument {
+    char *buffer;
+    size_t bytes;
+    ssize_t *got;
+};
+
+static int
+do_readlink(struct causeway *fs, const struct target *target, const void *argument)
+{
+    const struct readlink_argument *to = argument;
+
+    if (path_is_root(target)) {
+        return -EINVAL;
+    }
+    *to->got = causeway_readlink(fs, target->at, target->path, to->buffer, to->bytes);
+    return *to->got < 0 ? (int)*to->got : 0;
+}
+
 ssize_t
 hook_readlinkat(int dirfd, const char *path, char *buffer, size_t bytes)
 {
+    ssize_t got = 0;
+    const struct readlink_argument to = {.buffer = buffer, .bytes = bytes, .got = &got};
     struct target target;
-    ssize_t rc = path_resolve(dirfd, path, &target);
-    int error = 0;
 
-    if (rc == 0) {
-        return RAW(readlinkat, dirfd, target.path, buffer, bytes);
-    }
-    if (rc < 0) {
-        return hook_result(rc);
-    }
-    if (bytes == 0 || is_root(&target)) {
+    if (bytes == 0) {
         return hook_result(-EINVAL);
     }
-    struct causeway *fs = fs_get(&error);
-    rc = fs == NULL ? error : FS_CALL(causeway_readlink(fs, target.at, target.path, buffer, bytes));
-    return hook_result(rc);
+    const int rc = hook_name(dirfd, path, is_empty(path) ? HOOK_EMPTY : HOOK_NOFOLLOW, do_readlink,
+                             &to, &target);
+    if (rc == HOOK_KERNELS) {
+        return RAW(readlinkat, dirfd, target.path, buffer, bytes);
+    }
+    return rc < 0 ? hook_result(rc) : got;
 }
 
 ssize_t
@@ -549,9 +612,33 @@ set_fd(int fd, const struct causeway_attr *attr)
     struct file *file = files_get(fd, &rc);
 
     if (file != NULL) {
-        rc = FS_CALL(causeway_fsetattr(file->open_file, attr));
+        rc = (files_flags(file) & O_PATH) != 0 ? -EBADF
+                                               : causeway_fsetattr(files_open_file(file), attr);
         files_put(file);
     }
+    return (int)hook_result(rc);
+}
+
+/* libc's way on kernels without fchmodat2(2): by a descriptor that a symlink cannot redirect. */
+static int
+kernel_fchmodat_nofollow(int dirfd, const char *path, mode_t mode)
+{
+    char link[32];
+    struct stat stat;
+    const int fd = (int)RAW(openat, dirfd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return -1;
+    }
+    int rc = (int)RAW(newfstatat, fd, "", &stat, AT_EMPTY_PATH) == 0 ? 0 : -errno;
+    if (rc == 0 && S_ISLNK(stat.st_mode)) {
+        rc = -EOPNOTSUPP;
+    }
+    if (rc == 0) {
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        rc = RAW(chmod, link, mode) == 0 ? 0 : errno == ENOENT ? -EOPNOTSUPP : -errno;
+    }
+    (void)RAW(close, fd);
     return (int)hook_result(rc);
 }
 
@@ -559,18 +646,18 @@ int
 hook_fchmodat(int dirfd, const char *path, mode_t mode, int flags)
 {
     const struct set_argument set = {.attr = {.valid = CAUSEWAY_SET_MODE, .mode = mode & 07777},
-                                     .flags = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW
-                                                                                 : 0};
+                                     .flags = client_flags(flags)};
     struct target target;
-    const int rc = path_resolve(dirfd, path, &target);
 
-    if (rc == 0) {
-        if ((flags & AT_SYMLINK_NOFOLLOW) != 0) {
-            return (int)hook_result(-EOPNOTSUPP); /* as glibc on kernels without fchmodat2 */
-        }
-        return (int)RAW(fchmodat, dirfd, target.path, mode);
+    if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) {
+        return (int)hook_result(-EINVAL);
     }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_setattr, &set));
+    const int rc = hook_name(dirfd, path, follow_of(path, flags), do_setattr, &set, &target);
+    if (rc != HOOK_KERNELS) {
+        return (int)hook_result(rc);
+    }
+    return flags == 0 ? (int)RAW(fchmodat, dirfd, target.path, mode)
+                      : kernel_fchmodat_nofollow(dirfd, target.path, mode);
 }
 
 int
@@ -613,19 +700,12 @@ hook_fchown(int fd, uid_t uid, gid_t gid)
 int
 hook_fchownat(int dirfd, const char *path, uid_t uid, gid_t gid, int flags)
 {
-    const struct set_argument set = {.attr = owner_attr(uid, gid),
-                                     .flags = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW
-                                                                                 : 0};
+    const struct set_argument set = {.attr = owner_attr(uid, gid), .flags = client_flags(flags)};
     struct target target;
 
-    if ((flags & AT_EMPTY_PATH) != 0 && path != NULL && path[0] == '\0' && files_has(dirfd)) {
-        return hook_fchown(dirfd, uid, gid);
-    }
-    const int rc = path_resolve(dirfd, path, &target);
-    if (rc == 0) {
-        return (int)RAW(fchownat, dirfd, target.path, uid, gid, flags);
-    }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_setattr, &set));
+    const int rc = hook_name(dirfd, path, follow_of(path, flags), do_setattr, &set, &target);
+    return rc == HOOK_KERNELS ? (int)RAW(fchownat, dirfd, target.path, uid, gid, flags)
+                              : (int)hook_result(rc);
 }
 
 int
@@ -676,20 +756,18 @@ hook_futimens(int fd, const struct timespec times[2])
 int
 hook_utimensat(int dirfd, const char *path, const struct timespec times[2], int flags)
 {
-    struct set_argument set = {.flags = (flags & AT_SYMLINK_NOFOLLOW) != 0 ? CAUSEWAY_NOFOLLOW : 0};
+    struct set_argument set = {.flags = client_flags(flags)};
     struct target target;
 
     if (path == NULL) {
-        return hook_futimens(dirfd, times);
+        return (int)hook_result(-EINVAL); /* as libc: the kernel would take @dirfd itself */
     }
-    const int rc = path_resolve(dirfd, path, &target);
-    if (rc == 0) {
-        return (int)RAW(utimensat, dirfd, target.path, times, flags);
-    }
-    if (rc > 0 && !times_attr(times, &set.attr)) {
+    if (!times_attr(times, &set.attr)) {
         return (int)hook_result(-EINVAL);
     }
-    return (int)hook_result(rc < 0 ? rc : on_target(&target, do_setattr, &set));
+    const int rc = hook_name(dirfd, path, follow_of(path, flags), do_setattr, &set, &target);
+    return rc == HOOK_KERNELS ? (int)RAW(utimensat, dirfd, target.path, times, flags)
+                              : (int)hook_result(rc);
 }
 
 /* Microseconds to nanoseconds; out of range stays out of range. */
@@ -737,7 +815,8 @@ hook_futimesat(int dirfd, const char *path, const struct timeval times[2])
 {
     struct timespec spec[2];
 
-    return hook_utimensat(dirfd, path, from_timeval(times, spec), 0);
+    return path == NULL ? hook_futimens(dirfd, from_timeval(times, spec))
+                        : hook_utimensat(dirfd, path, from_timeval(times, spec), 0);
 }
 
 int
@@ -758,18 +837,22 @@ hook_umask(mode_t mask)
 
 /* ---- extended attributes: there are none ---- */
 
-/* EOPNOTSUPP for ours, 0 for the kernel's. */
+static int
+do_no_xattr(struct causeway *fs, const struct target *target, const void *argument)
+{
+    const unsigned *flags = argument;
+    struct stat stat;
+    const int rc = causeway_stat(fs, target->at, target->path, *flags, &stat);
+
+    return rc == 0 ? -EOPNOTSUPP : rc;
+}
+
+/* HOOK_KERNELS, or why not: EOPNOTSUPP for ours. */
 static int
 no_xattr(const char *path, unsigned flags, struct target *target)
 {
-    const struct stat_argument want = {.flags = flags, .stat = &(struct stat){0}};
-    int rc = path_resolve(AT_FDCWD, path, target);
-
-    if (rc > 0) {
-        rc = on_target(target, do_stat, &want);
-        rc = rc == 0 ? -EOPNOTSUPP : rc;
-    }
-    return rc;
+    return hook_name(AT_FDCWD, path, flags == 0 ? HOOK_FOLLOW : HOOK_NOFOLLOW, do_no_xattr, &flags,
+                     target);
 }
 
 ssize_t
@@ -778,7 +861,7 @@ hook_getxattr(const char *path, const char *name, void *value, size_t bytes)
     struct target target;
     const int rc = no_xattr(path, 0, &target);
 
-    return rc == 0 ? RAW(getxattr, target.path, name, value, bytes) : hook_result(rc);
+    return rc == HOOK_KERNELS ? RAW(getxattr, target.path, name, value, bytes) : hook_result(rc);
 }
 
 ssize_t
@@ -787,7 +870,7 @@ hook_lgetxattr(const char *path, const char *name, void *value, size_t bytes)
     struct target target;
     const int rc = no_xattr(path, CAUSEWAY_NOFOLLOW, &target);
 
-    return rc == 0 ? RAW(lgetxattr, target.path, name, value, bytes) : hook_result(rc);
+    return rc == HOOK_KERNELS ? RAW(lgetxattr, target.path, name, value, bytes) : hook_result(rc);
 }
 
 ssize_t
@@ -802,7 +885,7 @@ hook_listxattr(const char *path, char *list, size_t bytes)
     struct target target;
     const int rc = no_xattr(path, 0, &target);
 
-    return rc == 0 ? RAW(listxattr, target.path, list, bytes) : hook_result(rc);
+    return rc == HOOK_KERNELS ? RAW(listxattr, target.path, list, bytes) : hook_result(rc);
 }
 
 ssize_t
@@ -811,7 +894,7 @@ hook_llistxattr(const char *path, char *list, size_t bytes)
     struct target target;
     const int rc = no_xattr(path, CAUSEWAY_NOFOLLOW, &target);
 
-    return rc == 0 ? RAW(llistxattr, target.path, list, bytes) : hook_result(rc);
+    return rc == HOOK_KERNELS ? RAW(llistxattr, target.path, list, bytes) : hook_result(rc);
 }
 
 ssize_t
@@ -826,7 +909,8 @@ hook_setxattr(const char *path, const char *name, const void *value, size_t byte
     struct target target;
     const int rc = no_xattr(path, 0, &target);
 
-    return (int)(rc == 0 ? RAW(setxattr, target.path, name, value, bytes, flags) : hook_result(rc));
+    return (int)(rc == HOOK_KERNELS ? RAW(setxattr, target.path, name, value, bytes, flags)
+                                    : hook_result(rc));
 }
 
 int
@@ -835,8 +919,8 @@ hook_lsetxattr(const char *path, const char *name, const void *value, size_t byt
     struct target target;
     const int rc = no_xattr(path, CAUSEWAY_NOFOLLOW, &target);
 
-    return (int)(rc == 0 ? RAW(lsetxattr, target.path, name, value, bytes, flags)
-                         : hook_result(rc));
+    return (int)(rc == HOOK_KERNELS ? RAW(lsetxattr, target.path, name, value, bytes, flags)
+                                    : hook_result(rc));
 }
 
 int
@@ -852,7 +936,7 @@ hook_removexattr(const char *path, const char *name)
     struct target target;
     const int rc = no_xattr(path, 0, &target);
 
-    return (int)(rc == 0 ? RAW(removexattr, target.path, name) : hook_result(rc));
+    return (int)(rc == HOOK_KERNELS ? RAW(removexattr, target.path, name) : hook_result(rc));
 }
 
 int
@@ -861,7 +945,7 @@ hook_lremovexattr(const char *path, const char *name)
     struct target target;
     const int rc = no_xattr(path, CAUSEWAY_NOFOLLOW, &target);
 
-    return (int)(rc == 0 ? RAW(lremovexattr, target.path, name) : hook_result(rc));
+    return (int)(rc == HOOK_KERNELS ? RAW(lremovexattr, target.path, name) : hook_result(rc));
 }
 
 int

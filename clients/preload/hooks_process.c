@@ -4,389 +4,557 @@
  *
  * An exec'd program finds its descriptors by itself (files_init()). The working directory goes
  * along in the environment, and so does what brings this library in, if the program left it out.
+ *
+ * A program on Causeway is copied into a memfd, which the kernel executes; a script is taken apart
+ * here as the kernel would.
  */
 #include "clients/preload/hooks.h"
+#include "clients/preload/spawned.h"
 
 #include <linux/memfd.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
-#define ENV_MAX     1024 /* more variables: the environment is handed on as it is */
 #define OWN_MAX     16
 #define HEAD_BYTES  256 /* of a script, where its interpreter is named */
-#define SCRIPTS_MAX 5   /* scripts run by scripts, as many as the kernel's own */
+#define SCRIPTS_MAX 5   /* whose interpreters are scripts */
+#define ARGS_ROOM   (2 * SCRIPTS_MAX)
+#define CWD_NAME    "CAUSEWAY_CWD="
+#define LOAD_NAME   "LD_PRELOAD="
+#define CWD_BYTES   (PATH_MAX + 64)
 
 static char *own_env[OWN_MAX]; /* what brings this library in */
 static size_t own_env_count;
+static const char *own_load; /* LD_PRELOAD's value at the start */
+static bool is_ending;       /* exit(3) was called */
+
+static bool
+begins_with(const char *text, const char *head)
+{
+    return strncmp(text, head, strlen(head)) == 0;
+}
 
 static bool
 is_own_variable(const char *variable)
 {
-    return strncmp(variable, "LD_PRELOAD=", 11) == 0 ||
-           (strncmp(variable, "CAUSEWAY_", 9) == 0 && strncmp(variable, "CAUSEWAY_CWD=", 13) != 0);
-}
-
-static bool
-has_variable(char *const envp[], const char *variable)
-{
-    const size_t length = strcspn(variable, "=") + 1;
-
-    for (; *envp != NULL; envp++) {
-        if (strncmp(*envp, variable, length) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * What an exec works with. The child of posix_spawn() calls us on a stack of 32 KiB without a guard
- * page, so this does not lie there but in memory of the thread: the child shares the thread-local
- * memory of the thread that made it, which stands still meanwhile.
- */
-struct exec_work {
-    char *env[ENV_MAX + OWN_MAX + 2];
-    char *args[ENV_MAX];
-    char cwd[PATH_MAX + 64];
-    struct target target;
-    struct exec_script {
-        char head[HEAD_BYTES + 1];
-        char full[PATH_MAX];
-    } scripts[SCRIPTS_MAX];
-    char buffer[65536];
-};
-
-static __thread struct exec_work *thread_work __attribute__((tls_model("initial-exec")));
-static pthread_key_t work_key;
-static bool has_work_key;
-
-static void
-work_end(void *work)
-{
-    (void)RAW(munmap, work, sizeof(struct exec_work));
-}
-
-/* This thread's, or NULL. */
-static struct exec_work *
-work_get(void)
-{
-    if (thread_work == NULL) {
-        void *memory = (void *)RAW(mmap, NULL, sizeof(struct exec_work), PROT_READ | PROT_WRITE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-        if (memory == MAP_FAILED) {
-            return NULL;
-        }
-        thread_work = memory;
-        if (has_work_key) {
-            (void)pthread_setspecific(work_key, memory);
-        }
-    }
-    return thread_work;
+    return begins_with(variable, LOAD_NAME) ||
+           (begins_with(variable, "CAUSEWAY_") && !begins_with(variable, CWD_NAME));
 }
 
 void
 hooks_process_init(void)
 {
-    has_work_key = pthread_key_create(&work_key, work_end) == 0;
     for (char **at = environ; *at != NULL && own_env_count < OWN_MAX; at++) {
-        if (is_own_variable(*at)) {
-            own_env[own_env_count] = strdup(*at);
-            own_env_count += own_env[own_env_count] != NULL ? 1 : 0;
+        if (!is_own_variable(*at)) {
+            continue;
         }
+        own_env[own_env_count] = strdup(*at);
+        if (own_env[own_env_count] != NULL && begins_with(*at, LOAD_NAME)) {
+            own_load = own_env[own_env_count] + strlen(LOAD_NAME);
+        }
+        own_env_count += own_env[own_env_count] != NULL ? 1 : 0;
     }
 }
 
-static char *const *
-make_env(struct exec_work *work, char *const envp[])
+/* ---- exec ---- */
+
+/*
+ * What one exec needs, in one mapping: neither the stack of a child of posix_spawn() nor the
+ * allocator in a handler of a signal would do.
+ */
+struct exec {
+    size_t bytes;
+    struct target target;
+    char **env;
+    char **args; /* with ARGS_ROOM free places before it */
+    char *cwd;   /* CWD_BYTES */
+    char *load;  /* for LD_PRELOAD, ours added */
+    char heads[SCRIPTS_MAX][HEAD_BYTES + 1];
+    char path[32];
+    char *words[]; /* args, env, texts */
+};
+
+static size_t
+count_of(char *const list[])
 {
-    char *const nothing[] = {NULL};
-    const char *cwd = path_cwd();
-    size_t at = 0;
+    size_t count = 0;
 
-    envp = envp != NULL ? envp : nothing;
-    for (size_t i = 0; envp[i] != NULL; i++) {
-        if (at == ENV_MAX) {
-            return envp;
-        }
-        if (strncmp(envp[i], "CAUSEWAY_CWD=", 13) != 0) {
-            work->env[at++] = envp[i];
-        }
+    while (list != NULL && list[count] != NULL) {
+        count++;
     }
-    for (size_t i = 0; i < own_env_count; i++) {
-        if (!has_variable(envp, own_env[i])) {
-            work->env[at++] = own_env[i];
-        }
-    }
-    if (cwd != NULL) {
-        struct causeway_fid fid;
+    return count;
+}
 
-        path_cwd_fid(&fid);
-        (void)snprintf(work->cwd, sizeof(work->cwd), "CAUSEWAY_CWD=%llx:%x:%x:%s",
-                       (unsigned long long)fid.seq, fid.oid, fid.ver, cwd);
-        work->env[at++] = work->cwd;
+static const char *
+find_variable(char *const envp[], const char *variable)
+{
+    const size_t length = strcspn(variable, "=") + 1;
+
+    for (; envp != NULL && *envp != NULL; envp++) {
+        if (strncmp(*envp, variable, length) == 0) {
+            return *envp;
+        }
     }
-    work->env[at] = NULL;
-    return work->env;
+    return NULL;
 }
 
 static void
-exec_prepare(void)
+make_env(struct exec *exec, char *const envp[])
+{
+    struct causeway_fid fid;
+    size_t at = 0;
+
+    for (size_t i = 0; envp != NULL && envp[i] != NULL; i++) {
+        const char *value = envp[i] + strlen(LOAD_NAME);
+
+        if (begins_with(envp[i], CWD_NAME)) {
+            continue;
+        }
+        exec->env[at] = envp[i];
+        /* Another list of the program's own: this library stays in. An empty one is an order. */
+        if (own_load != NULL && begins_with(envp[i], LOAD_NAME) && value[0] != '\0' &&
+            strstr(value, own_load) == NULL) {
+            (void)sprintf(exec->load, "%s:%s", envp[i], own_load);
+            exec->env[at] = exec->load;
+        }
+        at++;
+    }
+    for (size_t i = 0; i < own_env_count; i++) {
+        if (find_variable(envp, own_env[i]) == NULL) {
+            exec->env[at++] = own_env[i];
+        }
+    }
+    char *path = exec->cwd + 64;
+    if (path_cwd(path, &fid)) {
+        /* The head is of at most 63 bytes, and is put right before the path. */
+        char head[64];
+        const int bytes =
+            snprintf(head, sizeof(head), CWD_NAME "%llx:%x:%x:", (unsigned long long)fid.seq,
+                     fid.oid, fid.ver);
+
+        exec->env[at++] = memcpy(path - bytes, head, (size_t)bytes);
+    }
+    exec->env[at] = NULL;
+}
+
+static struct exec *
+exec_begin(char *const argv[], char *const envp[])
+{
+    static const char *const empty = "";
+    const size_t args = count_of(argv) + 1;
+    const size_t variables = count_of(envp) + OWN_MAX + 2;
+    const char *load = find_variable(envp, LOAD_NAME);
+    const size_t load_bytes =
+        strlen(load != NULL ? load : empty) + strlen(own_load != NULL ? own_load : empty) + 2;
+    const size_t words = ARGS_ROOM + args + 1 + variables;
+    const size_t bytes = sizeof(struct exec) + words * sizeof(char *) + CWD_BYTES + load_bytes;
+    struct spawn *spawn = spawn_current();
+    struct exec *exec = (struct exec *)RAW(mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (exec == MAP_FAILED) {
+        return NULL;
+    }
+    exec->bytes = bytes;
+    exec->args = exec->words + ARGS_ROOM;
+    exec->env = exec->args + args + 1;
+    exec->cwd = (char *)(exec->env + variables);
+    exec->load = exec->cwd + CWD_BYTES;
+    if (args > 1) {
+        memcpy(exec->args, argv, (args - 1) * sizeof(char *));
+    }
+    make_env(exec, envp);
+    if (spawn != NULL) {
+        spawn->exec_memory = exec;
+        spawn->exec_bytes = bytes;
+    }
+    return exec;
+}
+
+static void
+exec_end(struct exec *exec)
+{
+    struct spawn *spawn = spawn_current();
+
+    if (spawn != NULL) {
+        spawn->exec_memory = NULL;
+    }
+    (void)RAW(munmap, exec, exec->bytes);
+}
+
+static int
+kernel_exec(struct exec *exec, int dirfd, const char *path, int flags)
 {
     fs_child_end();
     files_exec_prepare();
+    if (dirfd == AT_FDCWD && flags == 0) {
+        (void)RAW(execve, path, exec->args, exec->env);
+    } else {
+        (void)RAW(execveat, dirfd, path, exec->args, exec->env, flags);
+    }
+    files_exec_failed();
+    return -errno;
 }
 
-/* Copies a file of ours into a memfd. Returns it, or a negative errno. */
+/* Copies an open file of ours into a memfd. Returns it, or a negative errno. */
 static int
-load(struct exec_work *work, struct causeway_file *file)
+copy_to_memfd(struct causeway_file *file, const char *name)
 {
-    const int fd = (int)RAW(memfd_create, "program", MFD_CLOEXEC);
-    off_t at = 0;
+    struct stat stat;
+    int rc = causeway_fstat(file, &stat);
 
+    if (rc != 0) {
+        return rc;
+    }
+    const int fd = (int)RAW(memfd_create, name, MFD_CLOEXEC);
+    const size_t bytes = (size_t)stat.st_size;
     if (fd < 0) {
         return -errno;
     }
-    for (;;) {
-        const struct iovec iov = {.iov_base = work->buffer, .iov_len = sizeof(work->buffer)};
-        const ssize_t got = FS_CALL(causeway_preadv(file, &iov, 1, at));
-
-        if (got == 0) {
-            return fd;
-        }
-        if (got < 0 || RAW(pwrite64, fd, work->buffer, got, at) != got) {
-            (void)RAW(close, fd);
-            return got < 0 ? (int)got : -ENOSPC;
-        }
-        at += got;
+    rc = RAW(ftruncate, fd, bytes) == 0 ? 0 : -errno;
+    char *memory = rc == 0 && bytes > 0
+                       ? (char *)RAW(mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                       : NULL;
+    if (memory == MAP_FAILED) {
+        rc = -errno;
+        memory = NULL;
     }
+    for (size_t at = 0; rc == 0 && at < bytes;) {
+        const struct iovec iov = {.iov_base = memory + at, .iov_len = bytes - at};
+        const ssize_t got = causeway_preadv(file, &iov, 1, (off_t)at);
+
+        if (got <= 0) {
+            rc = (int)got;
+            break;
+        }
+        at += (size_t)got;
+    }
+    if (memory != NULL) {
+        (void)RAW(munmap, memory, bytes);
+    }
+    if (rc != 0) {
+        (void)RAW(close, fd);
+        return rc;
+    }
+    return fd;
 }
 
-static int exec_path(struct exec_work *work, const char *path, char *const argv[],
-                     char *const envp[], int depth);
+int
+hook_load(struct causeway *fs, const struct causeway_fid *at, const char *path, int mask)
+{
+    const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    struct causeway_file *file = NULL;
+
+    fs_enter();
+    int rc = causeway_access(fs, at, path, mask, 0);
+    if (rc == 0) {
+        rc = causeway_open(fs, at, path, O_RDONLY, 0, &file);
+    }
+    if (rc == 0) {
+        rc = S_ISREG(causeway_file_mode(file)) ? copy_to_memfd(file, name) : -EACCES;
+        causeway_close(file);
+    }
+    fs_leave();
+    return rc;
+}
 
 /*
- * "#!interpreter argument" of a script: the interpreter is run by the kernel with the script's full
- * path. @argv may be work->args, if the script is itself an interpreter.
+ * "#!interpreter argument" at the beginning of @head, of the script @path: they go before the
+ * arguments. Returns the interpreter, or NULL if it is no script.
  */
-static int
-exec_script(struct exec_work *work, char *const argv[], char *const envp[], int depth)
+static const char *
+interpret(struct exec *exec, char *head, long bytes, const char *path)
 {
-    struct exec_script *script = &work->scripts[depth];
-    char *save = NULL;
-    size_t argc = 0;
-    size_t count = 2;
-
-    script->head[strcspn(script->head, "\n")] = '\0';
-    char *interpreter = strtok_r(script->head + 2, " \t", &save);
-    char *argument = strtok_r(NULL, "", &save);
-    if (interpreter == NULL) {
-        return -ENOEXEC;
+    if (bytes < 2 || head[0] != '#' || head[1] != '!') {
+        return NULL;
     }
-    if (argument != NULL) {
-        argument += strspn(argument, " \t");
-        count += *argument != '\0' ? 1 : 0;
+    head[bytes] = '\0';
+    head[strcspn(head, "\n")] = '\0';
+    char *interpreter = head + 2 + strspn(head + 2, " \t");
+    char *end = interpreter + strcspn(interpreter, " \t");
+    char *argument = end + strspn(end, " \t");
+    size_t length = strlen(argument);
+    while (length > 0 && (argument[length - 1] == ' ' || argument[length - 1] == '\t')) {
+        argument[--length] = '\0';
     }
-    while (argv[argc] != NULL) {
-        argc++;
+    *end = '\0';
+    if (interpreter[0] == '\0') {
+        return NULL;
     }
-    const size_t rest = argc > 0 ? argc - 1 : 0;
-    if (count + rest >= ENV_MAX) {
-        return -E2BIG;
+    if (exec->args[0] == NULL) {
+        exec->args--;
     }
-    if (rest > 0) {
-        memmove(work->args + count, argv + 1, rest * sizeof(argv[0]));
+    exec->args[0] = (char *)(uintptr_t)path;
+    if (length > 0) {
+        *--exec->args = argument;
     }
-    work->args[count + rest] = NULL;
-    work->args[count - 1] = script->full;
-    if (count == 3) {
-        work->args[1] = argument;
-    }
-    work->args[0] = interpreter;
-    return exec_path(work, interpreter, work->args, envp, depth + 1);
+    *--exec->args = interpreter;
+    return interpreter;
 }
 
-static int
-exec_ours(struct exec_work *work, char *const argv[], char *const envp[], int depth)
+/* The head of a script of the kernel's whose interpreter it did not find. */
+static long
+read_kernel_head(int dirfd, const char *path, char *head)
 {
-    const struct target *target = &work->target;
-    struct exec_script *script = &work->scripts[depth];
-    struct causeway_file *file = NULL;
+    const int fd = (int)RAW(openat, dirfd, path, O_RDONLY | O_CLOEXEC, 0);
+    const long bytes = fd >= 0 ? RAW(pread64, fd, head, HEAD_BYTES, 0) : -1;
+
+    if (fd >= 0) {
+        (void)RAW(close, fd);
+    }
+    return bytes;
+}
+
+/* Is the interpreter of the script @head on Causeway? */
+static bool
+has_our_interpreter(const char *head, long bytes, struct target *target)
+{
+    char text[HEAD_BYTES + 1];
+
+    if (bytes < 2 || head[0] != '#' || head[1] != '!') {
+        return false;
+    }
+    memcpy(text, head, (size_t)bytes);
+    text[bytes] = '\0';
+    char *interpreter = text + 2 + strspn(text + 2, " \t");
+    interpreter[strcspn(interpreter, " \t\n")] = '\0';
+    return path_resolve(AT_FDCWD, interpreter, target) > 0;
+}
+
+/*
+ * One program of the kernel's. Returns a negative errno; or 0 and its head in @head: it is a script
+ * with an interpreter of ours.
+ */
+static int
+exec_kernels(struct exec *exec, int dirfd, const char *path, int flags, char *head,
+             long *head_bytes)
+{
+    const int rc = kernel_exec(exec, dirfd, path, flags);
+
+    if (rc != -ENOENT || path == NULL || path[0] == '\0') {
+        return rc;
+    }
+    *head_bytes = read_kernel_head(dirfd, path, head);
+    return has_our_interpreter(head, *head_bytes, &exec->target) ? 0 : rc;
+}
+
+/* One of ours. As exec_kernels(); 1: it is the kernel's target.path. */
+static int
+exec_ours(struct exec *exec, char *head, long *head_bytes)
+{
     int rc = 0;
     struct causeway *fs = fs_get(&rc);
 
     if (fs == NULL) {
         return rc;
     }
-    rc = FS_CALL(causeway_access(fs, target->at, target->path, X_OK, 0));
-    if (rc == 0) {
-        rc = FS_CALL(causeway_open(fs, target->at, target->path, O_RDONLY, 0, &file));
+    const int fd = hook_load(fs, exec->target.at, exec->target.path, X_OK);
+    if (fd == -EXDEV) {
+        rc = path_outside(fs, &exec->target, true);
+        return rc == 0 ? 1 : rc;
     }
-    if (rc != 0) {
-        return rc;
-    }
-    const int fd = S_ISREG(causeway_file_mode(file)) ? load(work, file) : -EACCES;
-    fs_depth++;
-    causeway_close(file);
-    fs_depth--;
     if (fd < 0) {
         return fd;
     }
-    const long length = RAW(pread64, fd, script->head, HEAD_BYTES, 0);
-    if (length > 2 && script->head[0] == '#' && script->head[1] == '!') {
-        script->head[length] = '\0';
-        path_full(target, script->full);
-        (void)RAW(close, fd);
-        return script->full[0] == '\0' ? -ENOENT : exec_script(work, argv, envp, depth);
-    }
-    exec_prepare();
-    (void)RAW(execveat, fd, "", argv, envp, AT_EMPTY_PATH);
-    rc = -errno;
-    files_exec_failed();
+    *head_bytes = RAW(pread64, fd, head, HEAD_BYTES, 0);
+    rc = *head_bytes > 2 && head[0] == '#' && head[1] == '!'
+             ? 0
+             : kernel_exec(exec, fd, "", AT_EMPTY_PATH);
     (void)RAW(close, fd);
     return rc;
 }
 
-/* @depth scripts have led to @path. */
 static int
-exec_path(struct exec_work *work, const char *path, char *const argv[], char *const envp[],
-          int depth)
+exec_any(struct exec *exec, int dirfd, const char *path, int flags)
 {
-    int rc = path_resolve(AT_FDCWD, path, &work->target);
+    for (int scripts = 0; scripts < SCRIPTS_MAX; scripts++) {
+        char *head = exec->heads[scripts];
+        long head_bytes = 0;
+        int rc = path_resolve(dirfd, path, &exec->target);
 
-    if (rc > 0) {
-        return depth < SCRIPTS_MAX ? exec_ours(work, argv, envp, depth) : -ELOOP;
+        if (rc > 0 && path[0] == '\0' && (flags & AT_EMPTY_PATH) == 0) {
+            rc = -ENOENT;
+        }
+        if (rc > 0) {
+            rc = exec_ours(exec, head, &head_bytes);
+            rc = rc == 1 ? exec_kernels(exec, AT_FDCWD, exec->target.path, 0, head, &head_bytes)
+                         : rc;
+        } else if (rc == 0) {
+            rc = exec_kernels(exec, dirfd, exec->target.path, flags, head, &head_bytes);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+        if (dirfd != AT_FDCWD && path[0] != '/') {
+            (void)snprintf(exec->path, sizeof(exec->path), "/dev/fd/%d", dirfd);
+            if (path[0] != '\0') {
+                return -ENOEXEC; /* a script that has no name to hand on */
+            }
+            path = exec->path;
+        }
+        path = interpret(exec, head, head_bytes, path);
+        if (path == NULL) {
+            return -ENOEXEC;
+        }
+        dirfd = AT_FDCWD;
+        flags = 0;
     }
-    if (rc == 0) {
-        exec_prepare();
-        (void)RAW(execve, work->target.path, argv, envp);
-        rc = -errno;
-        files_exec_failed();
+    return -ELOOP;
+}
+
+int
+hook_execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+    struct spawn *spawn = spawn_current();
+
+    if (spawn != NULL && spawn->is_shell_refused) {
+        return (int)hook_result(-ENOEXEC);
     }
-    return rc;
+    struct exec *exec = exec_begin(argv, envp);
+    if (exec == NULL) {
+        return (int)hook_result(-ENOMEM);
+    }
+    const int rc = exec_any(exec, dirfd, path, flags);
+    exec_end(exec);
+    return (int)hook_result(rc);
 }
 
 int
 hook_execve(const char *path, char *const argv[], char *const envp[])
 {
-    char *const nothing[] = {NULL};
-    struct exec_work *work = work_get();
-
-    if (work == NULL) {
-        return (int)hook_result(-ENOMEM);
-    }
-    char *const *with = make_env(work, envp);
-
-    return (int)hook_result(exec_path(work, path, argv != NULL ? argv : nothing, with, 0));
+    return hook_execveat(AT_FDCWD, path, argv, envp, 0);
 }
 
 int
 hook_fexecve(int fd, char *const argv[], char *const envp[])
 {
-    struct exec_work *work = work_get();
-
-    if (work == NULL) {
-        return (int)hook_result(-ENOMEM);
+    if (fd < 0 || argv == NULL || envp == NULL) {
+        return (int)hook_result(-EINVAL);
     }
-    char *const *with = make_env(work, envp);
-    int rc = 0;
+    return hook_execveat(fd, "", argv, envp, AT_EMPTY_PATH);
+}
 
-    if (files_has(fd)) {
-        rc = path_resolve(fd, "", &work->target);
-        return (int)hook_result(rc < 0 ? rc : exec_ours(work, argv, with, 0));
-    }
-    exec_prepare();
-    (void)RAW(execveat, fd, "", argv, with, AT_EMPTY_PATH);
-    rc = -errno;
-    files_exec_failed();
-    return (int)hook_result(rc);
+/* ---- exit ---- */
+
+__attribute__((destructor(101))) static void
+note_ending(void)
+{
+    is_ending = true;
 }
 
 void
 hook_exit(int status)
 {
-    if (files_is_owner()) {
+    if (spawn_current() == NULL && *fs_canary != 0) {
         files_exit();
-        /* With other threads about, which may be in the middle of a call, the servers see us go. */
-        if (__libc_single_threaded && fs_depth == 0) {
+        /*
+         * By exit(3), a goodbye. Else this may be a handler of a signal that came in the middle of
+         * the allocator, and with other threads about one may be in the middle of a call: then the
+         * servers see us go.
+         */
+        if (is_ending && __libc_single_threaded && fs_depth == 0) {
             fs_exit();
         }
-    } else {
-        fs_child_end();
     }
+    fs_child_end();
     for (;;) {
         (void)RAW(exit_group, status);
     }
 }
 
-/* ---- descriptors that the client makes ---- */
-
-static int
-claim(int fd)
-{
-    return __builtin_expect(fs_depth != 0, 0) ? fs_claim(fd) : fd;
-}
+/* ---- descriptors that the client makes, and that come by sockets ---- */
 
 int
 hook_socket(int domain, int type, int protocol)
 {
-    return claim((int)RAW(socket, domain, type, protocol));
+    return HOOK_CLAIMED(RAW(socket, domain, type, protocol));
 }
 
 int
 hook_epoll_create1(int flags)
 {
-    return claim((int)RAW(epoll_create1, flags));
+    return HOOK_CLAIMED(RAW(epoll_create1, flags));
 }
 
 int
 hook_eventfd(unsigned value, int flags)
 {
-    return claim((int)RAW(eventfd2, value, flags));
+    return HOOK_CLAIMED(RAW(eventfd2, value, flags));
 }
 
 int
 hook_memfd_create(const char *name, unsigned flags)
 {
-    return claim((int)RAW(memfd_create, name, flags));
+    return HOOK_CLAIMED(RAW(memfd_create, name, flags));
 }
 
 int
 hook_pidfd_open(int pid, unsigned flags)
 {
-    return claim((int)RAW(pidfd_open, pid, flags));
+    return HOOK_CLAIMED(RAW(pidfd_open, pid, flags));
 }
 
 int
 hook_accept4(int fd, void *address, void *length, int flags)
 {
-    return claim((int)RAW_CANCELLABLE(accept4, fd, address, length, flags));
+    return HOOK_CLAIMED(RAW_CANCELLABLE(accept4, fd, address, length, flags));
 }
 
-ssize_t
-hook_recvmsg(int fd, void *message, int flags)
+/* Calls fn(fd, place of the number) for each descriptor that is passed along. */
+static void
+each_passed(struct msghdr *message, void (*fn)(int fd, unsigned char *place))
 {
-    const ssize_t got = RAW_CANCELLABLE(recvmsg, fd, message, flags);
-    struct msghdr *header = message;
-
-    if (__builtin_expect(fs_depth == 0 || got < 0, 1)) {
-        return got;
-    }
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at != NULL; at = CMSG_NXTHDR(header, at)) {
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) {
             continue;
         }
         for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-            int passed = 0;
+            unsigned char *place = CMSG_DATA(at) + i * sizeof(int);
+            int fd = 0;
 
-            memcpy(&passed, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-            passed = fs_claim(passed);
-            memcpy(CMSG_DATA(at) + i * sizeof(int), &passed, sizeof(int));
+            memcpy(&fd, place, sizeof(fd));
+            fn(fd, place);
         }
     }
+}
+
+static void
+came(int fd, unsigned char *place)
+{
+    if (fs_depth != 0) {
+        fd = fs_claim(fd);
+        memcpy(place, &fd, sizeof(fd));
+        return;
+    }
+    files_forget(fd);
+    files_adopt(fd);
+}
+
+static void
+goes(int fd, unsigned char *place)
+{
+    (void)place;
+    files_pass(fd);
+}
+
+ssize_t
+hook_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    const ssize_t got = RAW_CANCELLABLE(recvmsg, fd, message, flags);
+
+    if (__builtin_expect(got >= 0 && message->msg_controllen != 0, 0)) {
+        each_passed(message, came);
+    }
     return got;
+}
+
+ssize_t
+hook_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    if (__builtin_expect(message != NULL && message->msg_controllen != 0 && fs_depth == 0, 0)) {
+        each_passed((struct msghdr *)(uintptr_t)message, goes);
+    }
+    return RAW_CANCELLABLE(sendmsg, fd, message, flags);
 }

@@ -19,9 +19,11 @@
 
 #if defined(__x86_64__)
 
-#    define STUB_BYTES 16
-#    define JUMP_BYTES 5
-#    define PAGE_BYTES UINT64_C(4096)
+#    define STUB_BYTES    16
+#    define JUMP_BYTES    5
+#    define ALIGNMENT     UINT64_C(16) /* of functions */
+#    define UNNAMED_BYTES 64           /* of that function, up to its system call */
+#    define PAGE_BYTES    UINT64_C(4096)
 
 /* libc's text, where the entry points are. */
 struct text {
@@ -85,6 +87,33 @@ write_jump(uint8_t *at, const uint8_t *stub)
     memcpy(at + 1, &distance, sizeof(distance));
 }
 
+/* The function behind "__open64_nocancel", if it is the system call openat; else NULL. */
+static uint8_t *
+find_unnamed_openat(void *libc)
+{
+    static const uint8_t openat_call[] = {0xb8, 1, 1, 0, 0, 0x0f, 0x05};
+    uint8_t *before = dlsym(libc, "__open64_nocancel");
+    void *extra = NULL;
+    Dl_info info;
+
+    if (before == NULL || dladdr1(before, &info, &extra, RTLD_DL_SYMENT) == 0 || extra == NULL) {
+        return NULL;
+    }
+    const ElfW(Sym) *symbol = extra;
+    uint8_t *entry = before + ((symbol->st_size + ALIGNMENT - 1) & ~(ALIGNMENT - 1));
+    return memmem(entry, UNNAMED_BYTES, openat_call, sizeof(openat_call)) != NULL ? entry : NULL;
+}
+
+static uint8_t *
+find_entry(void *libc, const struct patch *patch)
+{
+    if (strcmp(patch->name, PATCH_OPENAT_UNNAMED) == 0) {
+        return find_unnamed_openat(libc);
+    }
+    return patch->version != NULL ? dlvsym(libc, patch->name, patch->version)
+                                  : dlsym(libc, patch->name);
+}
+
 int
 patch_libc(const struct patch *patches, size_t count)
 {
@@ -103,7 +132,7 @@ patch_libc(const struct patch *patches, size_t count)
         return -EACCES;
     }
     for (size_t i = 0; i < count; i++) {
-        uint8_t *entry = dlsym(libc, patches[i].name);
+        uint8_t *entry = find_entry(libc, &patches[i]);
 
         if (entry == NULL || (uintptr_t)entry < text.begin || (uintptr_t)entry >= text.end ||
             entry[0] == 0xe9) {

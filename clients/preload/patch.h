@@ -15,7 +15,11 @@
 struct patch {
     const char *name; /* of the symbol in libc */
     void *hook;
+    const char *version; /* of the symbol; NULL: the default one */
 };
+
+/* libc's openat() for directory walks has no symbol. It stands behind this one. */
+#define PATCH_OPENAT_UNNAMED "__openat64_nocancel"
 
 /*
  * Patches all that libc has of @patches; a name that it lacks is left out, an address that two

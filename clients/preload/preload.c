@@ -7,15 +7,17 @@
  */
 #include "clients/preload/hooks.h"
 #include "clients/preload/patch.h"
+#include "clients/preload/spawned.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define HOOK(name, function)                \
-    {                                       \
-        name, (void *)(uintptr_t)(function) \
+#define HOOK_VERSION(name, function, version)        \
+    {                                                \
+        name, (void *)(uintptr_t)(function), version \
     }
+#define HOOK(name, function) HOOK_VERSION(name, function, NULL)
 
 /* Each entry point of libc 2.36 that is one system call on a file; fortified and old names lead to
  * these. */
@@ -25,6 +27,7 @@ static const struct patch patches[] = {
     HOOK("__open64_nocancel", hook_open),
     HOOK("openat64", hook_openat),
     HOOK("openat", hook_openat),
+    HOOK(PATCH_OPENAT_UNNAMED, hook_openat),
     HOOK("creat64", hook_creat),
     HOOK("close", hook_close),
     HOOK("__close_nocancel", hook_close),
@@ -35,6 +38,7 @@ static const struct patch patches[] = {
     HOOK("fcntl", hook_fcntl),
     HOOK("ioctl", hook_ioctl),
     HOOK("flock", hook_flock),
+    HOOK("lockf64", hook_lockf),
     HOOK("close_range", hook_close_range),
     HOOK("closefrom", hook_closefrom),
 
@@ -60,7 +64,9 @@ static const struct patch patches[] = {
     HOOK("truncate64", hook_truncate),
     HOOK("fallocate64", hook_fallocate),
     HOOK("posix_fallocate64", hook_posix_fallocate),
+    HOOK("posix_fallocate", hook_posix_fallocate),
     HOOK("posix_fadvise64", hook_posix_fadvise),
+    HOOK("readahead", hook_readahead),
     HOOK("mmap64", hook_mmap),
     HOOK("copy_file_range", hook_copy_file_range),
     HOOK("sendfile64", hook_sendfile),
@@ -131,9 +137,16 @@ static const struct patch patches[] = {
     HOOK("getcwd", hook_getcwd),
 
     HOOK("execve", hook_execve),
+    HOOK("execveat", hook_execveat),
     HOOK("fexecve", hook_fexecve),
+    HOOK("posix_spawn", hook_posix_spawn),
+    HOOK("posix_spawnp", hook_posix_spawnp),
+    HOOK_VERSION("posix_spawn", hook_old_posix_spawn, "GLIBC_2.2.5"),
+    HOOK_VERSION("posix_spawnp", hook_old_posix_spawnp, "GLIBC_2.2.5"),
     HOOK("_exit", hook_exit),
     HOOK("vfork", fork), /* a child that shares this memory would change our tables */
+    HOOK("sigaction", hook_sigaction),
+    HOOK("syscall", hook_syscall),
     HOOK("socket", hook_socket),
     HOOK("epoll_create1", hook_epoll_create1),
     HOOK("eventfd", hook_eventfd),
@@ -141,21 +154,22 @@ static const struct patch patches[] = {
     HOOK("pidfd_open", hook_pidfd_open),
     HOOK("accept4", hook_accept4),
     HOOK("recvmsg", hook_recvmsg),
+    HOOK("sendmsg", hook_sendmsg),
 };
 
+/* The order of locks: mounting, the client, the tables. */
 static void
 fork_prepare(void)
 {
     fs_fork_prepare();
     files_fork_prepare();
-    fs_fork_hold();
 }
 
 static void
 fork_parent(void)
 {
-    fs_fork_parent();
     files_fork_parent();
+    fs_fork_parent();
 }
 
 static void
@@ -176,8 +190,11 @@ preload_init(void)
     path_init();
     files_init();
     hooks_process_init();
+    hooks_load_init();
     (void)pthread_atfork(fork_prepare, fork_parent, fork_child);
-    const int rc = patch_libc(patches, sizeof(patches) / sizeof(patches[0]));
+    const int rc = spawn_init() && signals_init()
+                       ? patch_libc(patches, sizeof(patches) / sizeof(patches[0]))
+                       : -ENOTSUP;
     if (rc != 0) {
         char text[160];
         const int length =
