@@ -586,6 +586,37 @@ run_on_servers(struct run *run, char **argv, const sigset_t *signals)
     return report.exit_status;
 }
 
+/* Checks the options' values, and decides what follows from them. */
+static int
+check_options(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->prefix[0] != '/' || run->prefix[1] == '\0' || strlen(run->prefix) > 200) {
+        (void)fprintf(stderr, "causeway run: option 'prefix': '%s' is no absolute path below '/'\n",
+                      run->prefix);
+        return -EINVAL;
+    }
+    if (run->stripe_bytes % 65536 != 0) {
+        (void)fprintf(stderr, "causeway run: option 'stripe-size': %llu is no multiple of 64k\n",
+                      (unsigned long long)run->stripe_bytes);
+        return -EINVAL;
+    }
+    if ((run->ring_bytes & (run->ring_bytes - 1)) != 0) {
+        (void)fprintf(stderr, "causeway run: option 'ring-bytes': %llu is no power of two\n",
+                      (unsigned long long)run->ring_bytes);
+        return -EINVAL;
+    }
+    if (choose_dir(run) != 0) {
+        (void)fprintf(stderr,
+                      "causeway run: option 'prefix': '%s' would hide the run directory in /tmp; "
+                      "set XDG_RUNTIME_DIR to a directory elsewhere\n",
+                      run->prefix);
+        return -EINVAL;
+    }
+    return split_cpus(run);
+}
+
 int
 cmd_run(int argc, char **argv)
 {
@@ -649,37 +680,14 @@ cmd_run(int argc, char **argv)
         options,
         BASE_ARRAY_LEN(options),
         .has_late_options = false,
+        .check = check_options,
+        .check_arg = &run,
     };
     sigset_t signals;
     const int first = options_read(&set, argc, argv);
 
     if (first >= argc) {
         (void)fprintf(stderr, "causeway run: no command; see causeway run --help\n");
-        return 2;
-    }
-    if (run.prefix[0] != '/' || run.prefix[1] == '\0' || strlen(run.prefix) > 200) {
-        (void)fprintf(stderr, "causeway run: option 'prefix': '%s' is no absolute path below '/'\n",
-                      run.prefix);
-        return 2;
-    }
-    if (run.stripe_bytes % 65536 != 0) {
-        (void)fprintf(stderr, "causeway run: option 'stripe-size': %llu is no multiple of 64k\n",
-                      (unsigned long long)run.stripe_bytes);
-        return 2;
-    }
-    if ((run.ring_bytes & (run.ring_bytes - 1)) != 0) {
-        (void)fprintf(stderr, "causeway run: option 'ring-bytes': %llu is no power of two\n",
-                      (unsigned long long)run.ring_bytes);
-        return 2;
-    }
-    if (choose_dir(&run) != 0) {
-        (void)fprintf(stderr,
-                      "causeway run: option 'prefix': '%s' would hide the run directory in /tmp; "
-                      "set XDG_RUNTIME_DIR to a directory elsewhere\n",
-                      run.prefix);
-        return 2;
-    }
-    if (split_cpus(&run) != 0) {
         return 2;
     }
     if (run.json != NULL && (run.json_file = fopen(run.json, "we")) == NULL) {

@@ -170,6 +170,11 @@ fill_host(const char *name, const struct common *common, int cpus[HOST_REACTORS_
         .cpus = cpus_from(common->first_cpu, common->reactors, cpus),
         .log_level = common->verbose ? LNET_LOG_DEBUG : LNET_LOG_WARN,
     };
+    if ((common->ring_bytes & (common->ring_bytes - 1)) != 0) {
+        (void)fprintf(stderr, "causeway %s: option 'ring-bytes': %llu is no power of two\n", name,
+                      (unsigned long long)common->ring_bytes);
+        return -EINVAL;
+    }
     return split_nid(name, common->nid, &host->address, &host->net);
 }
 
@@ -237,20 +242,51 @@ add_oss(const char *text, struct mds_ost *osts, uint32_t *count)
     return 0;
 }
 
+/* What the values of `causeway mds` come to. */
+struct mds_values {
+    struct common common;
+    struct option_list oss;
+    uint64_t stripe_bytes;
+    struct mds_ost osts[64];
+    uint32_t ost_count;
+    struct host_options host;
+    int cpus[HOST_REACTORS_MAX];
+};
+
+static int
+mds_check(void *arg)
+{
+    struct mds_values *values = arg;
+
+    for (uint32_t i = 0; i < values->oss.count; i++) {
+        if (add_oss(values->oss.items[i], values->osts, &values->ost_count) != 0) {
+            (void)fprintf(stderr,
+                          "causeway mds: option 'oss': '%s' is not NID[:reactors[:osts]] "
+                          "(such as 2@shm:1:4; 64 OSTs in all)\n",
+                          values->oss.items[i]);
+            return -EINVAL;
+        }
+    }
+    if (values->stripe_bytes % 65536 != 0) {
+        (void)fprintf(stderr, "causeway mds: option 'stripe-size': %llu is no multiple of 64k\n",
+                      (unsigned long long)values->stripe_bytes);
+        return -EINVAL;
+    }
+    return fill_host("mds", &values->common, values->cpus, &values->host);
+}
+
 int
 cmd_mds(int argc, char **argv)
 {
-    struct common common = common_defaults("1@shm");
-    struct option_list oss = {0};
-    uint64_t stripe_bytes = 1 << 20;
+    struct mds_values values = {.common = common_defaults("1@shm"), .stripe_bytes = 1 << 20};
     uint64_t stripe_count = 1;
     uint64_t inodes_max = 16 << 20;
     const struct option_def options[] = {
-        COMMON_OPTIONS(common),
-        {"oss", 'o', OPTION_LIST, &oss, 0, 0, NULL, "NID[:R[:N]]",
+        COMMON_OPTIONS(values.common),
+        {"oss", 'o', OPTION_LIST, &values.oss, 0, 0, NULL, "NID[:R[:N]]",
          "an OSS with R reactors and N OSTs; may be given more than once"},
-        {"stripe-size", 0, OPTION_SIZE, &stripe_bytes, 65536, UINT64_C(1) << 31, NULL, "SIZE",
-         "default stripe size, a multiple of 64k"},
+        {"stripe-size", 0, OPTION_SIZE, &values.stripe_bytes, 65536, UINT64_C(1) << 31, NULL,
+         "SIZE", "default stripe size, a multiple of 64k"},
         {"stripe-count", 0, OPTION_COUNT, &stripe_count, 1, 65535, NULL, "N",
          "default stripe count; 65535: all OSTs"},
         {"inodes-max", 0, OPTION_COUNT, &inodes_max, 16, UINT64_C(1) << 32, NULL, "N",
@@ -264,50 +300,51 @@ cmd_mds(int argc, char **argv)
         options,
         BASE_ARRAY_LEN(options),
         .has_late_options = false,
+        .check = mds_check,
+        .check_arg = &values,
     };
-    struct mds_ost osts[64];
-    uint32_t ost_count = 0;
-    struct host_options host;
-    int cpus[HOST_REACTORS_MAX];
 
     if (options_read(&set, argc, argv) != argc) {
         (void)fprintf(stderr, "causeway mds: takes options only; see causeway mds --help\n");
         return 2;
     }
-    for (uint32_t i = 0; i < oss.count; i++) {
-        if (add_oss(oss.items[i], osts, &ost_count) != 0) {
-            (void)fprintf(stderr,
-                          "causeway mds: option 'oss': '%s' is not NID[:reactors[:osts]] "
-                          "(such as 2@shm:1:4; 64 OSTs in all)\n",
-                          oss.items[i]);
-            return 2;
-        }
-    }
     const struct mds_options mds = {.struct_bytes = sizeof(mds),
-                                    .osts = osts,
-                                    .ost_count = ost_count,
-                                    .stripe_bytes = (uint32_t)stripe_bytes,
+                                    .osts = values.osts,
+                                    .ost_count = values.ost_count,
+                                    .stripe_bytes = (uint32_t)values.stripe_bytes,
                                     .stripe_count = (uint32_t)stripe_count,
-                                    .exports_max = (uint32_t)common.exports_max,
-                                    .store = common.store,
+                                    .exports_max = (uint32_t)values.common.exports_max,
+                                    .store = values.common.store,
                                     .inodes_max = inodes_max};
-    if (fill_host("mds", &common, cpus, &host) != 0) {
-        return 2;
-    }
-    host.mds = &mds;
-    return serve(&host, &common);
+    values.host.mds = &mds;
+    return serve(&values.host, &values.common);
+}
+
+/* What the values of `causeway oss` come to. */
+struct oss_values {
+    struct common common;
+    struct host_options host;
+    int cpus[HOST_REACTORS_MAX];
+};
+
+static int
+oss_check(void *arg)
+{
+    struct oss_values *values = arg;
+
+    return fill_host("oss", &values->common, values->cpus, &values->host);
 }
 
 int
 cmd_oss(int argc, char **argv)
 {
-    struct common common = common_defaults("2@shm");
+    struct oss_values values = {.common = common_defaults("2@shm")};
     uint64_t ost_count = 1;
     uint64_t bytes_max = 0;
     uint64_t prefault_bytes = 64 << 20;
     bool no_lease = false;
     const struct option_def options[] = {
-        COMMON_OPTIONS(common),
+        COMMON_OPTIONS(values.common),
         {"osts", 0, OPTION_COUNT, &ost_count, 1, 64, NULL, "N", "OSTs served"},
         {"mem", 'm', OPTION_SIZE, &bytes_max, 0, UINT64_C(1) << 44, NULL, "SIZE",
          "most memory for data per reactor; 0: an eighth of the machine's"},
@@ -324,9 +361,9 @@ cmd_oss(int argc, char **argv)
         options,
         BASE_ARRAY_LEN(options),
         .has_late_options = false,
+        .check = oss_check,
+        .check_arg = &values,
     };
-    struct host_options host;
-    int cpus[HOST_REACTORS_MAX];
 
     if (options_read(&set, argc, argv) != argc) {
         (void)fprintf(stderr, "causeway oss: takes options only; see causeway oss --help\n");
@@ -334,14 +371,11 @@ cmd_oss(int argc, char **argv)
     }
     const struct oss_options oss = {.struct_bytes = sizeof(oss),
                                     .ost_count = (uint32_t)ost_count,
-                                    .store = common.store,
+                                    .store = values.common.store,
                                     .bytes_max = bytes_max,
                                     .prefault_bytes = prefault_bytes,
-                                    .exports_max = (uint32_t)common.exports_max,
+                                    .exports_max = (uint32_t)values.common.exports_max,
                                     .no_lease = no_lease};
-    if (fill_host("oss", &common, cpus, &host) != 0) {
-        return 2;
-    }
-    host.oss = &oss;
-    return serve(&host, &common);
+    values.host.oss = &oss;
+    return serve(&values.host, &values.common);
 }

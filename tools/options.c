@@ -588,6 +588,9 @@ options_read(const struct option_set *set, int argc, char **argv)
             read_file(&reader, *(const char **)set->options[i].value);
         }
     }
+    if (set->check != NULL && set->check(set->check_arg) != 0) {
+        exit(2);
+    }
     if (dry_run) {
         print_resolved(set);
         exit(0);

@@ -49,6 +49,9 @@ struct option_set {
     const struct option_def *options;
     size_t count;
     bool has_late_options; /* options may follow operands: these are no command with its own */
+    /* Says on stderr what is wrong with the values, as the table can't; 0: nothing. NULL: none. */
+    int (*check)(void *arg);
+    void *check_arg;
 };
 
 /*
@@ -56,7 +59,7 @@ struct option_set {
  * which can be fed back, and stop) and, when it has a "config" option, the file that this names.
  *
  * Returns the index in @argv of the first operand. Does not return after --help and --dry-run (exit
- * 0) or on an error (exit 2). Strings stay valid until the process ends.
+ * 0) or on an error (exit 2), be it set->check's. Strings stay valid until the process ends.
  */
 int options_read(const struct option_set *set, int argc, char **argv);
 

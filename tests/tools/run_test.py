@@ -127,10 +127,26 @@ def wrong_command_lines_are_refused(tmp):
     for server in ("mds", "oss"):
         refused(tmp, server, "operand", says="options only")
         refused(tmp, server, "--nid", "7", says="'nid': '7' is no NID")
+        refused(tmp, server, "--ring-bytes", "40000", says="'ring-bytes': 40000 is no power of two")
     refused(tmp, "mds", "--oss", "2@shm:0", says="'oss': '2@shm:0'")
+    refused(tmp, "mds", "--stripe-size", "65537", says="'stripe-size'")
     refused(tmp, "lctl", "ping", says="verb and an address")
     refused(tmp, "lctl", "look", "1@shm", says="unknown verb 'look'")
     refused(tmp, "lctl", "ping", "1@moon", says="'1@moon' is no address")
+
+
+@case
+def a_dry_run_refuses_what_a_run_does(tmp):
+    for option, value in (("prefix", "relative"), ("stripe-size", "65537"), ("ring-bytes", "40000")):
+        refused(tmp, "run", f"--{option}", value, "--dry-run", says=f"'{option}'")
+    for server in ("mds", "oss"):
+        refused(tmp, server, "--nid", "7", "--dry-run", says="'nid'")
+        refused(tmp, server, "--dry-run", "--ring-bytes", "40000", says="'ring-bytes'")
+    refused(tmp, "mds", "--oss", "garbage", "--dry-run", says="'oss': 'garbage'")
+    with open(f"{tmp}/bad.yaml", "w") as file:
+        file.write("oss: [2@shm, garbage]\n")
+    refused(tmp, "mds", "--dry-run", "--config", f"{tmp}/bad.yaml", says="'oss': 'garbage'")
+    assert "prefix: " in causeway(tmp, "run", "--dry-run").stdout
 
 
 @case
