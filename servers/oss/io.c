@@ -214,6 +214,17 @@ inline_get(struct oss_io *io)
 
 static void bulk_done(struct bulk *bulk, const struct bulk_result *result, void *user);
 
+/* Sees to it that what is paused is tried again. False: nothing would. */
+static bool
+pause_arm(struct oss *oss)
+{
+    if (!oss->is_pause_armed) {
+        oss->is_pause_armed =
+            lnet_timer_arm(oss->ctx, &oss->pause_timer, lnet_now(oss->ctx) + OSS_PAUSE_NS) == 0;
+    }
+    return oss->is_pause_armed;
+}
+
 /* Has bulk move the piece. */
 static void
 bulk_start(struct oss_io *io)
@@ -240,13 +251,9 @@ bulk_start(struct oss_io *io)
     };
     const int rc = bulk_transfer(oss->bulk, &request, NULL);
 
-    if (BASE_UNLIKELY(rc == -EAGAIN)) {
+    if (BASE_UNLIKELY(rc == -EAGAIN) && pause_arm(oss)) {
         io->state = OSS_IO_PAUSED;
         base_list_append(&oss->paused, &io->link);
-        if (!oss->is_pause_armed) {
-            oss->is_pause_armed =
-                lnet_timer_arm(oss->ctx, &oss->pause_timer, lnet_now(oss->ctx) + OSS_PAUSE_NS) == 0;
-        }
         return;
     }
     if (rc != 0) {

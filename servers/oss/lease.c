@@ -35,6 +35,15 @@ oss_lend(struct oss_io *io)
         oss->stats.leases_out >= OSS_LEASES_MAX || oss->is_closed) {
         return false;
     }
+    const uint64_t deadline_ns = lnet_now(oss->ctx) + OSS_LEASE_NS;
+
+    /* First of all, for a lease without an end must not be. */
+    if (!oss->is_lease_armed) {
+        oss->is_lease_armed = lnet_timer_arm(oss->ctx, &oss->lease_timer, deadline_ns) == 0;
+    }
+    if (!oss->is_lease_armed) {
+        return false;
+    }
     const int rc = bulk_export(oss->bulk, ptlrpc_export_peer(export_), io->iov, io->op.iov_count,
                                io->is_write ? LNET_ACCESS_WRITE : LNET_ACCESS_READ, &io->export_);
 
@@ -61,16 +70,13 @@ oss_lend(struct oss_io *io)
     io->state = OSS_IO_LENT;
     io->rq = NULL;
     io->client = client;
-    io->deadline_ns = lnet_now(oss->ctx) + OSS_LEASE_NS;
+    io->deadline_ns = deadline_ns;
     base_list_append(&client->leases, &io->client_link);
     client->lease_count++;
     base_list_append(&oss->leases, &io->link);
     oss->stats.leases_out++;
     oss->stats.leases_total++;
     oss->stats.lease_count++;
-    if (!oss->is_lease_armed) {
-        oss->is_lease_armed = lnet_timer_arm(oss->ctx, &oss->lease_timer, io->deadline_ns) == 0;
-    }
     ptlrpc_rq_reply(rq, 0, (uint32_t)sizeof(*rep) + rep->handle_bytes);
     return true;
 }
@@ -141,7 +147,9 @@ oss_lease_timer(struct lnet *ctx, void *arg)
 
         if (io->deadline_ns > lnet_now(ctx)) {
             oss->is_lease_armed = lnet_timer_arm(ctx, &oss->lease_timer, io->deadline_ns) == 0;
-            break;
+            if (oss->is_lease_armed) {
+                break;
+            }
         }
         lease_close(io);
         count++;

@@ -646,6 +646,61 @@ idle_touches_memory_ahead(void **state)
     rig_close();
 }
 
+/* Stands before the function (--wrap): as if there were no memory for the server's timers. */
+int __real_lnet_timer_arm(struct lnet *ctx, struct lnet_timer *timer, uint64_t deadline_ns);
+int __wrap_lnet_timer_arm(struct lnet *ctx, struct lnet_timer *timer, uint64_t deadline_ns);
+
+static bool has_no_timers;
+static uint32_t refused_timers;
+
+int
+__wrap_lnet_timer_arm(struct lnet *ctx, struct lnet_timer *timer, uint64_t deadline_ns)
+{
+    const struct oss *oss = rig_oss();
+
+    if (has_no_timers && (timer == &oss->pause_timer || timer == &oss->lease_timer)) {
+        refused_timers++;
+        return -EAGAIN;
+    }
+    return __real_lnet_timer_arm(ctx, timer, deadline_ns);
+}
+
+static void
+nothing_waits_or_is_lent_without_a_timer(void **state)
+{
+    static struct rig_call calls[40];
+    static struct bulk_export *exports[40];
+    static struct rig_call leases[2];
+    uint32_t refused = 0;
+
+    (void)state;
+    rig_open(&(struct rig_options){.xfers_max = 4});
+    has_no_timers = true;
+    refused_timers = 0;
+    for (uint32_t i = 0; i < 40; i++) {
+        rig_io_send(i % 2, OST_WRITE, i, 0, MIB, OST_F_BULK, &calls[i], &exports[i]);
+    }
+    for (uint32_t i = 0; i < 40; i++) {
+        rig_wait(&calls[i]);
+        assert_true(base_list_empty(&rig_oss()->paused));
+        assert_true(calls[i].status == 0 || calls[i].status == -EAGAIN);
+        refused += calls[i].status == -EAGAIN;
+    }
+    assert_true(refused > 0 && refused_timers > 0);
+    assert_int_equal(rig_io(0, OST_WRITE, 1, 0, MIB, OST_F_LEASE, &call), -EAGAIN);
+    assert_int_equal(rig_stats().leases_out, 0);
+    /* Two leases, the second the younger: when the first is due the timer is refused. */
+    has_no_timers = false;
+    (void)lease_take(0, OST_WRITE, 2, 0, MIB, &leases[0]);
+    rig_run(OSS_LEASE_NS / 2);
+    (void)lease_take(1, OST_WRITE, 3, 0, MIB, &leases[1]);
+    has_no_timers = true;
+    rig_run(OSS_LEASE_NS * 3 / 4);
+    assert_int_equal(rig_stats().leases_out, 0);
+    has_no_timers = false;
+    rig_close();
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(bytes_of_all_sizes_go_all_ways),
     cmocka_unit_test(bytes_of_all_sizes_go_all_ways_by_staging),
@@ -667,6 +722,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(null_store_moves_bytes_and_keeps_sizes),
     cmocka_unit_test(synchronous_write_that_is_not_stable_fails),
     cmocka_unit_test(idle_touches_memory_ahead),
+    cmocka_unit_test(nothing_waits_or_is_lent_without_a_timer),
 };
 
 TEST_MAIN(cases)
