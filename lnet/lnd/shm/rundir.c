@@ -4,8 +4,9 @@
  *
  * An interface "3@shm" of pid 2 owns two files there: the lock "3@shm-2.lock", held by flock() as
  * long as the process lives, and the socket "3@shm-2". A killed process leaves both; the kernel
- * drops the lock, so whoever opens an interface next removes them. The socket is bound under a
- * temporary name and renamed when it listens: a name that is there can be connected to.
+ * drops the lock, so whoever opens an interface next, or closes one that listened, removes them.
+ * The socket is bound under a temporary name and renamed when it listens: a name that is there can
+ * be connected to.
  *
  * Changes of the directory are made under flock() of the directory itself. Paths too long for a
  * sockaddr_un are reached through /proc/self/fd.
@@ -395,6 +396,11 @@ shm_rundir_close(struct shm_ni *ni, bool is_owner)
     if (is_owner && ni->lock_fd >= 0) {
         (void)snprintf(lock_name, sizeof(lock_name), "%s.lock", ni->name);
         (void)unlinkat(ni->run_dir_fd, lock_name, 0);
+    }
+    /* A server that ends tidies up after clients that were killed: nobody else may come. */
+    if (is_owner && ni->listen_fd >= 0 && dir_lock(ni) == 0) {
+        sweep(ni);
+        dir_unlock(ni);
     }
     const int fds[] = {ni->listen_fd, ni->lock_fd, ni->run_dir_fd};
 
