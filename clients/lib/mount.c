@@ -180,6 +180,24 @@ fs_create(const struct causeway_options *options, struct causeway **fs_out)
     return 0;
 }
 
+/* Has OST @index the very reactors of an OSS named before, or none of any? */
+static bool
+is_of_whole_oss(const struct mds_connect_ost *osts, uint32_t index)
+{
+    const struct mds_connect_ost *ost = &osts[index];
+
+    for (uint32_t i = 0; i < index; i++) {
+        const bool is_same = osts[i].pid0 == ost->pid0 && osts[i].reactors == ost->reactors;
+        const bool is_apart = (uint64_t)osts[i].pid0 + osts[i].reactors <= ost->pid0 ||
+                              (uint64_t)ost->pid0 + ost->reactors <= osts[i].pid0;
+
+        if (osts[i].nid == ost->nid && !is_same && !is_apart) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The targets of one OSS, which several OSTs share. */
 static struct client_target *
 oss_targets(struct causeway *fs, const struct mds_connect_ost *ost)
@@ -222,7 +240,8 @@ client_connected(struct causeway *fs, const void *data, uint32_t bytes)
 
     memcpy(osts, (const char *)data + sizeof(rep), rep.ost_count * sizeof(osts[0]));
     for (uint32_t i = 0; i < rep.ost_count; i++) {
-        if (osts[i].reactors == 0 || osts[i].reactors > CLIENT_REACTORS_MAX) {
+        if (osts[i].reactors == 0 || osts[i].reactors > CLIENT_REACTORS_MAX ||
+            !is_of_whole_oss(osts, i)) {
             return -EPROTO;
         }
         targets += osts[i].reactors;

@@ -108,6 +108,8 @@ struct fake {
     struct fid bases[STEPS_MAX];
     uint32_t reactors[STEPS_MAX]; /* that got it */
     bool is_endless;
+    struct mds_connect_ost osts[2]; /* named to who connects */
+    uint32_t ost_count;
 };
 
 static void
@@ -158,6 +160,13 @@ fake_connected(struct ptlrpc_service *service, struct ptlrpc_export *export_, co
         .stripe_count = 1,
     };
     *reply_bytes = sizeof(struct mds_connect_rep);
+    const struct fake *fake = ptlrpc_service_user(service);
+    if (fake->ost_count > 0) {
+        ((struct mds_connect_rep *)reply)->ost_count = fake->ost_count;
+        (void)memcpy((char *)reply + *reply_bytes, fake->osts,
+                     fake->ost_count * sizeof(fake->osts[0]));
+        *reply_bytes += (uint32_t)(fake->ost_count * sizeof(fake->osts[0]));
+    }
     return 0;
 }
 
@@ -237,6 +246,37 @@ static struct fid
 fid_of(uint64_t reactor, uint32_t oid)
 {
     return (struct fid){.seq = FID_SEQ_FIRST + reactor, .oid = oid};
+}
+
+/* What the client makes of OSSs that overlap: it shares their targets, so they must be the same. */
+static void
+osts_of_an_oss_with_other_reactors_are_refused(void **state)
+{
+    static const struct mds_connect_ost pairs[][2] = {
+        {{.nid = 7, .pid0 = 0, .reactors = 1}, {.nid = 7, .pid0 = 0, .reactors = 4, .ost = 1}},
+        {{.nid = 7, .pid0 = 0, .reactors = 4}, {.nid = 7, .pid0 = 2, .reactors = 4, .ost = 1}},
+        {{.nid = 7, .pid0 = 0, .reactors = 0}, {.nid = 8, .pid0 = 0, .reactors = 1}},
+    };
+    struct bed *bed = *state;
+    const struct causeway_options options = {
+        .struct_bytes = sizeof(options),
+        .mds = "1@shm",
+        .run_dir = bed->run_dir,
+    };
+
+    for (size_t i = 0; i < BASE_ARRAY_LEN(pairs); i++) {
+        struct causeway *fs = NULL;
+
+        (void)memcpy(bed->fakes[0].osts, pairs[i], sizeof(pairs[i]));
+        bed->fakes[0].ost_count = 2;
+        assert_int_equal(causeway_mount(&options, &fs), -EPROTO);
+    }
+    bed->fakes[0].osts[0] = (struct mds_connect_ost){.nid = 7, .pid0 = 0, .reactors = 1};
+    bed->fakes[0].osts[1] = (struct mds_connect_ost){.nid = 7, .pid0 = 1, .reactors = 2};
+    struct causeway *fs = NULL;
+    assert_int_equal(causeway_mount(&options, &fs), 0);
+    causeway_unmount(fs);
+    bed->fakes[0].ost_count = 0;
 }
 
 static void
@@ -414,6 +454,7 @@ paths_are_checked_before_anything_is_sent(void **state)
 #define BED_CASE(name) cmocka_unit_test_setup_teardown(name, bed_set_up, bed_tear_down)
 
 static const struct CMUnitTest cases[] = {
+    BED_CASE(osts_of_an_oss_with_other_reactors_are_refused),
     cmocka_unit_test(a_link_replaces_its_name),
     cmocka_unit_test(an_absolute_link_goes_where_the_caller_says),
     cmocka_unit_test(a_spliced_path_of_4096_bytes_is_too_long),
