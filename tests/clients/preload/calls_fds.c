@@ -168,8 +168,10 @@ passing(void)
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    SAY(sendmsg(ends[1], &message, 0));
+    /* Said when the child has ended, whose words come first then. */
+    const ssize_t sent = sendmsg(ends[1], &message, 0);
     waitpid(child, NULL, 0);
+    SAY(sent);
     SAY(lseek(fd, 0, SEEK_CUR));
     close(fd);
     close(ends[0]);
